@@ -139,7 +139,7 @@ fn a_hundred_thousand_intervals_in_any_order() {
         // 7919 and COUNT have no factor in common: each residue once, far from order.
         let gno = (i * 7919 % COUNT) * 3 + 1;
         set.insert(uuid, &tag, gno);
-        if gno % 2 == 0 {
+        if gno.is_multiple_of(2) {
             evens.insert(uuid, &tag, gno);
         }
     }
