@@ -148,3 +148,6 @@ pub fn logical(a: &Side<'_>, b: &Side<'_>) -> Logical {
         None => Logical::Unknown,
     }
 }
+
+#[cfg(test)]
+mod tests;
