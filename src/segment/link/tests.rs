@@ -310,7 +310,7 @@ fn every_physical_with_every_logical() {
             let (equal, unknown) = match want_physical {
                 Physical::Named | Physical::Restart => (Link::Follows, Link::FollowsUnverified),
                 Physical::Listed if none => (Link::Follows, Link::FollowsUnverified),
-                Physical::Listed => (Link::FollowsUnverified, Link::FollowsUnverified),
+                Physical::Listed => (Link::Hole(None), Link::FollowsUnverified),
                 Physical::Contradicted => (hole(), hole()),
                 Physical::Unknown if none => (Link::Follows, hole()),
                 Physical::Unknown => (hole(), hole()),
