@@ -180,7 +180,8 @@ impl Fault {
         } else {
             FaultKind::LocalIo
         };
-        let mut fault = Self::new(operation, kind, error.to_string()).at(path.display().to_string());
+        let mut fault =
+            Self::new(operation, kind, error.to_string()).at(path.display().to_string());
         fault.io = Some(format!("{:?}", error.kind()));
         fault
     }
