@@ -9,6 +9,7 @@
 )]
 
 pub mod binlog;
+pub mod clock;
 pub mod fault;
 pub mod gtid;
 pub mod segment;
