@@ -10,6 +10,7 @@
 
 pub mod binlog;
 pub mod clock;
+pub mod config;
 pub mod fault;
 pub mod gtid;
 pub mod segment;
