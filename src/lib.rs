@@ -14,6 +14,7 @@
     )
 )]
 
+pub mod binlog;
 pub mod clock;
 pub mod config;
 pub mod fault;
