@@ -6,4 +6,5 @@
 pub mod fault;
 pub mod gtid;
 pub mod segment;
+pub mod store;
 pub mod sys;

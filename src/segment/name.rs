@@ -38,7 +38,9 @@ pub enum BadName {
     #[error("segment name {0:?} does not end in a dot and 1 to 10 digits")]
     NoNumber(String),
     /// Would not be safe as one path component.
-    #[error("segment name {0:?} is empty before its number, too long, or has a slash or control character")]
+    #[error(
+        "segment name {0:?} is empty before its number, too long, or has a slash or control character"
+    )]
     Unsafe(String),
 }
 
@@ -131,7 +133,18 @@ mod tests {
 
     #[test]
     fn names_that_could_leave_their_folder_are_refused() {
-        for bad in ["", "binlog", "binlog.", ".000001", "..000001", "a/b.000001", "binlog.00000000001", "binlog.+1", "binlog.index", "bin\nlog.000001"] {
+        for bad in [
+            "",
+            "binlog",
+            "binlog.",
+            ".000001",
+            "..000001",
+            "a/b.000001",
+            "binlog.00000000001",
+            "binlog.+1",
+            "binlog.index",
+            "bin\nlog.000001",
+        ] {
             assert!(bad.parse::<SegmentName>().is_err(), "{bad:?}");
         }
     }
