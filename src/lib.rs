@@ -20,4 +20,5 @@ pub mod config;
 pub mod fault;
 pub mod gtid;
 pub mod segment;
+pub mod store;
 pub mod sys;
