@@ -14,11 +14,16 @@
     )
 )]
 
+pub mod archive;
 pub mod binlog;
 pub mod clock;
 pub mod config;
+pub mod control;
 pub mod fault;
 pub mod gtid;
+pub mod pipeline;
+pub mod progress;
 pub mod segment;
+pub mod source;
 pub mod store;
 pub mod sys;

@@ -15,7 +15,7 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use super::attach::{Attached, attach};
 use super::incarnations::{Assignment, Identity, Incarnations};
 use super::tracker::{Key, Tries};
-use super::{Connect, RunError, Settings};
+use super::{Connect, Mode, RunError, Settings};
 use crate::archive::IncarnationRecord;
 use crate::clock::{Clock, MonoTime};
 use crate::progress::CursorFile;
@@ -129,6 +129,11 @@ impl Scout {
                 Some(Arc::new(scan))
             }
             Err(error) => {
+                if self.settings.mode != Mode::Daemon {
+                    look.fatal = Some(RunError::Source(error.to_string()));
+                    return (self, look);
+                }
+                // The directory may be late, or be made anew: the next look tells.
                 look.obstacles.push((Obstacle::Source, error.to_string()));
                 None
             }
@@ -155,7 +160,7 @@ impl Scout {
         if self.incarnations.is_none() {
             let store = match &self.store {
                 Some(store) => Arc::clone(store),
-                None => self.store.insert((self.connect)().await?).clone(),
+                None => self.store.insert(self.connect.store().await?).clone(),
             };
             let attached =
                 attach(store, &self.settings, &self.state, self.cursor.as_ref(), self.clock.as_ref());
