@@ -8,6 +8,7 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+pub mod binlog;
 pub mod clock;
 pub mod fault;
 pub mod gtid;

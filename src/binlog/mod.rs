@@ -1,0 +1,3 @@
+//! Bytes of binlog files to facts.
+
+pub mod index;
