@@ -13,4 +13,5 @@ pub mod clock;
 pub mod fault;
 pub mod gtid;
 pub mod segment;
+pub mod source;
 pub mod sys;
