@@ -7,18 +7,31 @@
 //!
 //! **Cancellation.** Every future here may be dropped at any point.
 
+mod closed;
 mod dir;
 mod errors;
 mod locate;
 mod open_files;
+mod scan;
+mod seal;
 mod server;
 mod signature;
+mod watch;
 
+pub use closed::{
+    Closed, Inspected, PinnedSegment, from_pin, offer, seal, seal_last_of_dead_server,
+};
 pub use dir::{IndexRead, SourceDir, SourcePaths};
 pub use errors::IndexError;
 pub use open_files::{NotOpen, OpenState, who_has_open};
+pub use scan::{Found, Listed, Scan, Scanner};
+pub use seal::{
+    EncryptedPolicy, Patience, Position, Refusal, SealDamage, SealFacts, SealVerdict, Successor,
+    Waiting, judge,
+};
 pub use server::{ServerUuidError, server_uuid};
 pub use signature::FileSignature;
+pub use watch::{Nudge, Watch};
 
 use std::io;
 
