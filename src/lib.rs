@@ -5,13 +5,21 @@
 
 #![cfg_attr(
     test,
-    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::disallowed_methods
+    )
 )]
 
 pub mod binlog;
 pub mod clock;
+pub mod config;
 pub mod fault;
 pub mod gtid;
 pub mod segment;
 pub mod source;
+pub mod store;
 pub mod sys;

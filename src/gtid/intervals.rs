@@ -36,12 +36,17 @@ impl Intervals {
 
     /// Adds `first..=last`; the caller has `first <= last`.
     pub(super) fn insert(&mut self, first: u64, last: u64) {
-        // A server commits in order: nearly always the last interval grows.
-        if let Some(mut tail) = self.0.last_entry()
-            && tail.get().saturating_add(1) == first
-        {
-            *tail.get_mut() = last;
-            return;
+        // Servers commit and print in order: nearly all comes at or behind the end.
+        if let Some(mut tail) = self.0.last_entry() {
+            let next = tail.get().saturating_add(1);
+            if first == next {
+                *tail.get_mut() = last;
+                return;
+            }
+            if first > next {
+                self.0.insert(first, last);
+                return;
+            }
         }
         let (mut start, mut end) = (first, last);
         if let Some((before, its_end)) = self.0.range(..=first).next_back()

@@ -281,3 +281,6 @@ impl Serialize for Added {
         s.collect_str(self)
     }
 }
+
+#[cfg(test)]
+mod tests;

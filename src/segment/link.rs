@@ -92,7 +92,6 @@ pub fn link(a: &Side<'_>, b: &Side<'_>) -> Link {
         Logical::Missing(gtids) => Link::Hole(Some(gtids)),
         Logical::Equal if physical == Physical::Contradicted => Link::Hole(None),
         Logical::Equal if joined || no_anonymous(a, b) => Link::Follows,
-        Logical::Equal if physical == Physical::Listed => Link::FollowsUnverified,
         Logical::Unknown if joined || physical == Physical::Listed => Link::FollowsUnverified,
         Logical::Equal | Logical::Unknown => Link::Hole(None),
     }
@@ -103,8 +102,7 @@ fn no_anonymous(a: &Side<'_>, b: &Side<'_>) -> bool {
 }
 
 /// What the two files say of each other.
-#[must_use]
-pub fn physical(a: &Side<'_>, b: &Side<'_>) -> Physical {
+fn physical(a: &Side<'_>, b: &Side<'_>) -> Physical {
     let listed_after_a = b.listed_after == Some(a.name);
     let (Some(ending), Some(at_startup)) = (a.ending, b.created_at_startup) else {
         let adjacent = a.name.number().0.checked_add(1) == Some(b.name.number().0);
@@ -123,8 +121,7 @@ pub fn physical(a: &Side<'_>, b: &Side<'_>) -> Physical {
 }
 
 /// What the two sets say of each other.
-#[must_use]
-pub fn logical(a: &Side<'_>, b: &Side<'_>) -> Logical {
+fn logical(a: &Side<'_>, b: &Side<'_>) -> Logical {
     let (Some(before), Some(begins)) = (a.previous, b.previous) else {
         return Logical::Unknown;
     };
@@ -148,3 +145,6 @@ pub fn logical(a: &Side<'_>, b: &Side<'_>) -> Logical {
         None => Logical::Unknown,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use super::open_files::NotOpen;
-use super::scan::{Found, Listed};
+use super::scan::{Found, Listed, Scan};
 use super::seal::{
     self, EncryptedPolicy, Patience, Position, SealFacts, SealVerdict, Successor, Waiting,
 };
@@ -70,6 +70,7 @@ pub struct Inspected<'a> {
 /// The first door: a segment that the index lists.
 #[must_use]
 pub fn seal(
+    scan: &Scan,
     listed: &Listed,
     inspected: Inspected<'_>,
     policy: EncryptedPolicy,
@@ -78,7 +79,7 @@ pub fn seal(
     let position = if listed.is_last() {
         Position::Last
     } else {
-        Position::Earlier(Successor::from(listed.successor_at_startup))
+        Position::Earlier(Successor::from(scan.successor_at_startup(listed)))
     };
     seal_listed(position, listed, inspected, policy, patience)
 }

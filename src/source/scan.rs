@@ -42,15 +42,6 @@ pub enum Found {
     Unreadable(Fault),
 }
 
-impl Found {
-    fn at_startup(&self) -> Option<bool> {
-        match self {
-            Self::Present { peek, .. } => peek.created_at_startup,
-            Self::Missing | Self::Unreadable(_) => None,
-        }
-    }
-}
-
 /// One segment that the index lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
@@ -62,9 +53,6 @@ pub struct Listed {
     pub listed_after: Option<SegmentName>,
     /// What the index lists after it; `None` for the last one, which may be active.
     pub next_listed: Option<SegmentName>,
-    /// Whether a server start opened that one; `None` when there is none, or its first events
-    /// cannot be read.
-    pub successor_at_startup: Option<bool>,
     /// What is there.
     pub found: Found,
 }
@@ -109,6 +97,21 @@ impl Scan {
     #[must_use]
     pub fn get(&self, name: &SegmentName) -> Option<&Listed> {
         self.segments.iter().find(|listed| &listed.name == name)
+    }
+}
+
+impl Scan {
+    /// The segment of this name.
+    #[must_use]
+    pub fn get(&self, name: &SegmentName) -> Option<&Listed> {
+        self.segments.iter().find(|listed| &listed.name == name)
+    }
+
+    /// Whether a server start opened what the index lists after this one; `None` when nothing is
+    /// listed after it, or its first events cannot be read.
+    #[must_use]
+    pub fn successor_at_startup(&self, listed: &Listed) -> Option<bool> {
+        self.get(listed.next_listed.as_ref()?)?.peek()?.created_at_startup
     }
 }
 
@@ -163,9 +166,6 @@ fn look(dir: &SourceDir, read: &IndexRead, old: &Cache, now: Timestamp) -> (Vec<
         if let Found::Present { signature, peek } = &found {
             cache.insert(path.clone(), (*signature, Arc::clone(peek)));
         }
-        if let Some((_, before)) = keyed.last_mut() {
-            before.successor_at_startup = found.at_startup();
-        }
         let before = at.checked_sub(1).and_then(|at| entries.get(at));
         let after = entries.get(at + 1);
         let next_base = bases.len();
@@ -177,7 +177,6 @@ fn look(dir: &SourceDir, read: &IndexRead, old: &Cache, now: Timestamp) -> (Vec<
                 path,
                 listed_after: before.map(|entry| entry.name.clone()),
                 next_listed: after.map(|entry| entry.name.clone()),
-                successor_at_startup: None,
                 found,
             },
         ));

@@ -1,0 +1,17 @@
+//! Tests on the real binary and on real servers. One binary, a module a topic.
+//!
+//! Servers are fetched and started by the scripts of `tests/services`. One that cannot be had
+//! fails the test that needs it: nothing is skipped.
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used
+)]
+
+mod common;
+mod harness;
+mod systemd;
