@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod database;
+mod generate;
 mod s3;
 mod workspace;
 
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+pub use generate::{Generated, Written};
 pub use database::{MariadbServer, MysqlServer, Server};
 pub use s3::{Keys, S3Server};
 pub use workspace::{Daemon, Ran, Workspace};
