@@ -126,9 +126,10 @@ impl Archive {
         incarnation: &Incarnation,
         mut committed: impl Iterator<Item = SegmentNumber>,
     ) -> Result<Option<SegmentNumber>, Fault> {
-        let listing = store::list_all(self.store(), &layout::payloads(self.source(), incarnation));
+        let folder = layout::payloads(self.source(), incarnation);
+        let listing = store::list_all(self.store(), &folder).await?;
         let present: BTreeSet<SegmentNumber> =
-            listing.await?.iter().filter_map(|object| layout::payload_number(&object.key)).collect();
+            listing.iter().filter_map(|object| layout::payload_number(&object.key)).collect();
         Ok(committed.find(|number| present.contains(number)))
     }
 

@@ -28,7 +28,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -44,8 +44,8 @@ use crate::sys::{StateDir, StateLoadError, StateWriteError};
 use attach::Attached;
 use scout::{Look, Obstacle, Scout};
 use snapshot::Snapshot;
-use tracker::{Key, Now, RetryPolicy, State, Tracker};
-use worker::{Attempt, Bench, CLOSING_MAX, Outcome};
+use tracker::{Key, Now, RetryPolicy, Tracker};
+use worker::{Attempt, Bench, Outcome};
 
 /// The loop turns at least this often, so that whoever watches it sees it alive.
 const TICK: Duration = Duration::from_secs(5);
@@ -276,7 +276,7 @@ pub async fn run(
 
 impl Pipeline {
     async fn work(&mut self, scout: Scout) -> Result<(), RunError> {
-        let mut watch = Watch::new(scout.dir(), self.settings.poll_interval);
+        let mut watch = Watch::new(&scout.dir().watched_dirs(), self.settings.poll_interval);
         let mut home = Some(scout);
         let mut away: JoinSet<(Scout, Look)> = JoinSet::new();
         let mut look_now = true;
@@ -318,7 +318,7 @@ impl Pipeline {
                     home = Some(scout);
                     self.take(look, &recent).await?;
                 }
-                () = watch.changed(), if home.is_some() => look_now = true,
+                _ = watch.changed(), if home.is_some() => look_now = true,
                 Some(ended) = lease => {
                     return match ended {
                         Ok(Err(error)) => Err(error),
