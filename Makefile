@@ -28,7 +28,7 @@ check:
 
 demo:
 	cargo build --locked
-	@rm -rf $(DEMO) && mkdir -p $(DEMO)
+	@rm -rf $(DEMO) && mkdir -p $(DEMO)/archive
 	@cp -r fixtures/binlogs/mysql97-basic $(DEMO)/binlogs && chmod -R u+w $(DEMO)/binlogs
 	@printf '%s\n' '[source]' 'name = "demo"' 'binlog_dir = "$(DEMO)/binlogs"' \
 	  '[store]' 'url = "file://$(DEMO)/archive"' '[state]' 'dir = "$(DEMO)/state"' \
@@ -40,7 +40,7 @@ demo:
 soak:
 	@tests/services/fetch $(SERVICES)
 	@trap 'tests/services/stop-all $(SERVICES)' EXIT; trap 'exit 130' INT TERM; \
-	SOAK=1 PROPTEST_CASES=20000 cargo test --locked --release -- --include-ignored $(TEST_ARGS)
+	SOAK=1 PROPTEST_CASES=20000 cargo test --locked -- --include-ignored $(TEST_ARGS)
 
 clean-services:
 	@if [ -d $(SERVICES) ]; then tests/services/stop-all $(SERVICES); rm -rf $(SERVICES); fi

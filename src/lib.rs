@@ -16,7 +16,9 @@
 
 pub mod archive;
 pub mod binlog;
+pub mod cli;
 pub mod clock;
+pub mod command;
 pub mod config;
 pub mod control;
 pub mod fault;
@@ -25,5 +27,6 @@ pub mod pipeline;
 pub mod progress;
 pub mod segment;
 pub mod source;
+pub mod status;
 pub mod store;
 pub mod sys;

@@ -36,7 +36,8 @@ pub(super) async fn incarnations(
         let found: Option<(IncarnationRecord, _)> = read_json(store, &object.key).await?;
         let Some((record, _)) = found else { continue };
         if record.format > FORMAT {
-            let message = format!("format {} is newer than this version reads ({FORMAT})", record.format);
+            let message =
+                format!("format {} is newer than this version reads ({FORMAT})", record.format);
             return Err(Fault::new(Operation::Get, FaultKind::Undecodable, message).at(object.key));
         }
         let expected = layout::incarnation(source, &record.incarnation.ordinal4());

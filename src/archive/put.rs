@@ -125,11 +125,12 @@ impl Archive {
             return self.adopt(incarnation, segment, key, encoding).await;
         }
         let mode = if atomic { PutMode::Create } else { PutMode::Replace };
-        let sent = if encoding == Encoding::Identity && facts.size <= self.options.multipart_threshold {
-            self.put_whole(&key, file, segment, mode).await
-        } else {
-            self.put_encoded(&key, file, segment, encoding, mode).await
-        };
+        let sent =
+            if encoding == Encoding::Identity && facts.size <= self.options.multipart_threshold {
+                self.put_whole(&key, file, segment, mode).await
+            } else {
+                self.put_encoded(&key, file, segment, encoding, mode).await
+            };
         let sent = match sent {
             Ok(sent) => sent,
             Err(fault) if fault.kind == FaultKind::AlreadyExists => {
@@ -168,11 +169,8 @@ impl Archive {
         mode: PutMode<'_>,
     ) -> Result<Sent, Fault> {
         let facts = segment.facts();
-        let check = if self.capabilities.rejects_wrong_put {
-            Recheck::ByStore
-        } else {
-            Recheck::HashAgain
-        };
+        let check =
+            if self.capabilities.rejects_wrong_put { Recheck::ByStore } else { Recheck::HashAgain };
         let body = FileBody { file, size: facts.size, digest: facts.digest, check };
         let stored = self.store().put_file(key, body, mode).await?;
         Ok(Sent { stored, size: facts.size, digest: facts.digest, part_size: None })
@@ -212,7 +210,11 @@ impl Archive {
                 }
                 Ok(Err(error)) => return Err(Fault::local(Operation::ReadSource, &path, &error)),
                 Err(error) => {
-                    return Err(Fault::new(Operation::ReadSource, FaultKind::Other, error.to_string()));
+                    return Err(Fault::new(
+                        Operation::ReadSource,
+                        FaultKind::Other,
+                        error.to_string(),
+                    ));
                 }
             };
             if encoded.source == facts.digest {
@@ -229,7 +231,12 @@ impl Archive {
         let Some(second) = second else {
             let encoded = finish(thread).await?;
             let stored = self.store().put(key, first.bytes, &first.digest, mode).await?;
-            return Ok(Sent { stored, size: encoded.size, digest: encoded.stored, part_size: None });
+            return Ok(Sent {
+                stored,
+                size: encoded.size,
+                digest: encoded.stored,
+                part_size: None,
+            });
         };
         let upload = self.store().multipart(key).await?;
         let sent = async {
@@ -286,7 +293,11 @@ impl Archive {
             encoder: None,
             part_size: None,
             proof: if self.store().is_local() { Proof::Local } else { Proof::ReadBack },
-            create: if self.capabilities.create_only_put { Create::Atomic } else { Create::Checked },
+            create: if self.capabilities.create_only_put {
+                Create::Atomic
+            } else {
+                Create::Checked
+            },
         };
         Ok(Put::Proven(Box::new(Receipt { payload })))
     }
@@ -343,12 +354,17 @@ fn open(closed: &Closed) -> Result<File, Fault> {
     let local = |error: &std::io::Error| Fault::local(Operation::ReadSource, path, error);
     let file = File::open(path).map_err(|error| local(&error))?;
     let now = FileSignature::of(&file.metadata().map_err(|error| local(&error))?);
-    if now == *closed.file() { Ok(file) } else { Err(changed(path, "it was written to, or is another file")) }
+    if now == *closed.file() {
+        Ok(file)
+    } else {
+        Err(changed(path, "it was written to, or is another file"))
+    }
 }
 
 fn changed(path: &Path, how: &str) -> Fault {
     let message = format!("the segment changed after it was inspected: {how}");
-    Fault::new(Operation::ReadSource, FaultKind::SourceChanged, message).at(path.display().to_string())
+    Fault::new(Operation::ReadSource, FaultKind::SourceChanged, message)
+        .at(path.display().to_string())
 }
 
 pub(super) fn conflict(manifest: &Manifest, key: &str) -> Fault {

@@ -188,5 +188,6 @@ pub async fn ask(path: &Path, request: &Request) -> Result<Answer, ControlError>
         .await
         .map_err(|_| broken(format!("no answer within {} s", PATIENCE.as_secs())))?
         .map_err(|error| broken(error.to_string()))?;
-    serde_json::from_slice(&answer).map_err(|error| broken(format!("the answer does not decode: {error}")))
+    serde_json::from_slice(&answer)
+        .map_err(|error| broken(format!("the answer does not decode: {error}")))
 }

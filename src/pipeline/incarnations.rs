@@ -18,10 +18,10 @@ use std::sync::Arc;
 use crate::archive::{
     Archive, Comparison, FORMAT, First, IncarnationRecord, Manifest, Predecessor, Reason, compare,
 };
+use crate::binlog::{Kind, Peek};
 use crate::clock::Clock;
 use crate::fault::{Fault, FaultKind, Operation};
 use crate::segment::{Head, Incarnation, Link, SegmentName, SegmentNumber, Side, link};
-use crate::binlog::{Kind, Peek};
 use crate::source::{Listed, Scan};
 
 use super::Start;
@@ -182,7 +182,8 @@ impl Incarnations {
             if other_server || self.diverges(&present).await? {
                 let shared = self.last_shared(&present).await?;
                 let after = shared.as_ref().map(|(number, _)| *number);
-                let first = present.iter().find(|l| after.is_none_or(|after| l.number > after)).copied();
+                let first =
+                    present.iter().find(|l| after.is_none_or(|after| l.number > after)).copied();
                 let Some(first) = first else { return Ok(assignment) };
                 let reason = match (other_server, after) {
                     (true, _) => Reason::ServerChanged,
@@ -212,9 +213,7 @@ impl Incarnations {
         match &self.identity.start {
             Start::Oldest => present.first().copied(),
             Start::Now => present.last().copied(),
-            Start::Segment(name) => {
-                present.iter().find(|l| l.number >= name.number()).copied()
-            }
+            Start::Segment(name) => present.iter().find(|l| l.number >= name.number()).copied(),
         }
     }
 
@@ -259,7 +258,9 @@ impl Incarnations {
         match compared.await {
             Ok(Ok(comparison)) => Ok(comparison == Comparison::Same),
             Ok(Err(error)) => Err(Fault::local(Operation::ReadSource, &path, &error)),
-            Err(error) => Err(Fault::new(Operation::ReadSource, FaultKind::Other, error.to_string())),
+            Err(error) => {
+                Err(Fault::new(Operation::ReadSource, FaultKind::Other, error.to_string()))
+            }
         }
     }
 
@@ -289,10 +290,7 @@ impl Incarnations {
 
     /// Takes numbers in that the newest incarnation does not know yet, in order, as far as nothing
     /// forks. Returns the first segment that does.
-    async fn take_in<'a>(
-        &mut self,
-        present: &[OnDisk<'a>],
-    ) -> Result<Option<OnDisk<'a>>, Fault> {
+    async fn take_in<'a>(&mut self, present: &[OnDisk<'a>]) -> Result<Option<OnDisk<'a>>, Fault> {
         let mut below: Option<&OnDisk<'_>> = None;
         for on_disk in present {
             let Some(newest) = &self.newest else { return Ok(None) };
@@ -323,15 +321,12 @@ impl Incarnations {
     }
 
     /// Whether a new number's history is another one than its nearest known neighbour's.
-    async fn forks(
-        &self,
-        on_disk: &OnDisk<'_>,
-        below: Option<&OnDisk<'_>>,
-    ) -> Result<bool, Fault> {
+    async fn forks(&self, on_disk: &OnDisk<'_>, below: Option<&OnDisk<'_>>) -> Result<bool, Fault> {
         let Some(newest) = &self.newest else { return Ok(false) };
         let incarnation = &newest.record.incarnation;
         let committed_below = newest.committed.range(..on_disk.number).next_back().copied();
-        let nearer = below.filter(|below| committed_below.is_none_or(|number| below.number >= number));
+        let nearer =
+            below.filter(|below| committed_below.is_none_or(|number| below.number >= number));
         if let Some(below) = nearer.filter(|below| !newest.committed.contains(&below.number)) {
             return Ok(link(&below.side(), &on_disk.side()) == Link::Fork);
         }
@@ -426,12 +421,7 @@ impl Incarnations {
     }
 
     /// The segments that are not committed, under the incarnation that each belongs to.
-    fn collect(
-        &self,
-        present: &[OnDisk<'_>],
-        older: &[OnDisk<'_>],
-        assignment: &mut Assignment,
-    ) {
+    fn collect(&self, present: &[OnDisk<'_>], older: &[OnDisk<'_>], assignment: &mut Assignment) {
         let Some(newest) = &self.newest else { return };
         let mut add = |incarnation: &Incarnation, on_disk: &OnDisk<'_>| {
             let key = Key { incarnation: incarnation.clone(), number: on_disk.number };

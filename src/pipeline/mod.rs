@@ -41,6 +41,9 @@ use crate::source::{EncryptedPolicy, Listed, Scan, SourcePaths, Watch};
 use crate::store::{Capabilities, Store};
 use crate::sys::{StateDir, StateLoadError, StateWriteError};
 
+pub(crate) use attach::chain;
+pub(crate) use view::{beyond, cursor};
+
 use attach::Attached;
 use scout::{Look, Obstacle, Scout};
 use snapshot::Snapshot;
@@ -119,9 +122,8 @@ pub struct Settings {
 #[derive(Clone)]
 pub struct Connect(Arc<ConnectFn>);
 
-type ConnectFn = dyn Fn() -> Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, Fault>> + Send>>
-    + Send
-    + Sync;
+type ConnectFn =
+    dyn Fn() -> Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, Fault>> + Send>> + Send + Sync;
 
 impl Connect {
     /// From a function that makes the store.
@@ -342,9 +344,10 @@ impl Pipeline {
                 self.tracker.done(&key);
                 continue;
             };
-            let since = self.tracker.get(&key).map_or(Duration::ZERO, |tracked| {
-                self.clock.mono().since(tracked.since_mono)
-            });
+            let since = self
+                .tracker
+                .get(&key)
+                .map_or(Duration::ZERO, |tracked| self.clock.mono().since(tracked.since_mono));
             let attempt = Attempt {
                 key: key.clone(),
                 listed: job.listed.clone(),
@@ -372,7 +375,8 @@ impl Pipeline {
             }
             Outcome::Stopped => {}
             Outcome::Failed(fault, inspected) => {
-                let (incarnation, segment) = (&key.incarnation, self.jobs.get(&key).map(|job| job.listed.name.clone()));
+                let (incarnation, segment) =
+                    (&key.incarnation, self.jobs.get(&key).map(|job| job.listed.name.clone()));
                 let segment = segment.map(|name| name.to_string()).unwrap_or_default();
                 if let Some(job) = self.jobs.get_mut(&key) {
                     job.inspected = inspected;
@@ -432,9 +436,13 @@ impl Pipeline {
             }
             Err(error @ StateWriteError::Full { .. }) => {
                 tracing::error!(%error, "the cursor cannot be written; archiving goes on");
-                let since = self.state_trouble.as_ref().map_or_else(|| self.clock.wall(), |t| t.since);
-                self.state_trouble =
-                    Some(snapshot::Trouble { what: "state".to_owned(), since, message: error.to_string() });
+                let since =
+                    self.state_trouble.as_ref().map_or_else(|| self.clock.wall(), |t| t.since);
+                self.state_trouble = Some(snapshot::Trouble {
+                    what: "state".to_owned(),
+                    since,
+                    message: error.to_string(),
+                });
                 Ok(())
             }
             Err(error) => Err(error.into()),
@@ -496,7 +504,8 @@ impl Pipeline {
     }
 
     fn attach(&mut self, attached: Attached) {
-        let Attached { archive, capabilities, lease, records: _, chains, archived, floor } = attached;
+        let Attached { archive, capabilities, lease, records: _, chains, archived, floor } =
+            attached;
         tracing::info!(
             source = %self.settings.source,
             store = %self.settings.store_label,
@@ -505,7 +514,8 @@ impl Pipeline {
         );
         self.archived = archived;
         self.floor = floor;
-        self.chains = chains.into_iter().map(|chain| (chain.incarnation().clone(), chain)).collect();
+        self.chains =
+            chains.into_iter().map(|chain| (chain.incarnation().clone(), chain)).collect();
         let bench = Bench {
             archive: Arc::clone(&archive),
             clock: Arc::clone(&self.clock),
@@ -621,7 +631,10 @@ async fn keep_lease(
 const fn no_try_mends(fault: &Fault) -> bool {
     matches!(
         fault.kind,
-        FaultKind::SourceDamaged | FaultKind::SourceRefused | FaultKind::SourceGone | FaultKind::Conflict
+        FaultKind::SourceDamaged
+            | FaultKind::SourceRefused
+            | FaultKind::SourceGone
+            | FaultKind::Conflict
     )
 }
 

@@ -125,7 +125,8 @@ impl Scout {
         let mut look = Look::default();
         let scan = match self.scanner.scan().await {
             Ok(scan) => {
-                look.active = scan.segments.iter().find(|listed| listed.is_last()).map(|l| l.name.clone());
+                look.active =
+                    scan.segments.iter().find(|listed| listed.is_last()).map(|l| l.name.clone());
                 Some(Arc::new(scan))
             }
             Err(error) => {
@@ -142,7 +143,8 @@ impl Scout {
             self.store_failed(error, &mut look);
         }
         if let (None, Some(scan)) = (&look.open, &scan) {
-            let closed = scan.segments.iter().filter(|listed| !listed.is_last() && listed.peek().is_some());
+            let closed =
+                scan.segments.iter().filter(|listed| !listed.is_last() && listed.peek().is_some());
             look.keyless = closed.map(|listed| listed.name.clone()).collect();
         }
         look.scan = scan;
@@ -162,8 +164,13 @@ impl Scout {
                 Some(store) => Arc::clone(store),
                 None => self.store.insert(self.connect.store().await?).clone(),
             };
-            let attached =
-                attach(store, &self.settings, &self.state, self.cursor.as_ref(), self.clock.as_ref());
+            let attached = attach(
+                store,
+                &self.settings,
+                &self.state,
+                self.cursor.as_ref(),
+                self.clock.as_ref(),
+            );
             let attached = attached.await?;
             let identity = Identity {
                 server_uuid: self.settings.server_uuid.clone(),
@@ -196,15 +203,22 @@ impl Scout {
         let message = error.to_string();
         let patient = match (&error, self.settings.retry.tries) {
             // The file vanished or changed while it was looked at: the next look tells.
-            (RunError::Store(fault), _) if fault.operation == crate::fault::Operation::ReadSource => {
+            (RunError::Store(fault), _)
+                if fault.operation == crate::fault::Operation::ReadSource =>
+            {
                 look.obstacles.push((Obstacle::Source, message));
                 return;
             }
-            (RunError::Store(fault), Tries::Endless) => self.cursor.is_some() || {
-                look.attached.is_some() || self.incarnations.is_some() || fault.retry_after_ms.is_some()
-            },
+            (RunError::Store(fault), Tries::Endless) => {
+                self.cursor.is_some() || {
+                    look.attached.is_some()
+                        || self.incarnations.is_some()
+                        || fault.retry_after_ms.is_some()
+                }
+            }
             (RunError::Store(fault), Tries::Bounded(most)) => {
-                self.tries < most && !fault.http_status.is_some_and(|status| (400..429).contains(&status))
+                self.tries < most
+                    && !fault.http_status.is_some_and(|status| (400..429).contains(&status))
             }
             (_, _) => false,
         };

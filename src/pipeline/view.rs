@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::Pipeline;
 use super::snapshot::{
     AheadRun, Cursor, DeadLetters, Hole, PENDING_SHOWN, Pending, PendingState, Pins, Snapshot, Why,
 };
 use super::tracker::{Key, State};
-use super::Pipeline;
 use crate::progress::{Chain, CursorFile};
 use crate::segment::{Incarnation, SegmentNumber};
 
@@ -27,7 +27,9 @@ impl Pipeline {
                 let key = Key { incarnation: incarnation.clone(), number };
                 self.tracker.get(&key).is_some()
             };
-            (first.0..=last.0).take(PENDING_SHOWN * 100).any(|number| waiting(SegmentNumber(number)))
+            (first.0..=last.0)
+                .take(PENDING_SHOWN * 100)
+                .any(|number| waiting(SegmentNumber(number)))
         });
         let troubles = self.obstacles.values().chain(&self.state_trouble).cloned().collect();
         Snapshot {
@@ -138,4 +140,3 @@ pub(crate) fn beyond(
     }
     (ahead, holes)
 }
-

@@ -20,8 +20,8 @@ use crate::binlog::{self, Inspection};
 use crate::clock::Clock;
 use crate::fault::{Fault, FaultKind, Operation};
 use crate::source::{
-    self, EncryptedPolicy, FileSignature, Listed, OpenState, Patience, Scan, SealFacts, SealVerdict,
-    who_has_open,
+    self, EncryptedPolicy, FileSignature, Listed, OpenState, Patience, Scan, SealFacts,
+    SealVerdict, who_has_open,
 };
 
 /// How long a segment that the server has not marked as closed may stay so before it is archived as
@@ -175,7 +175,9 @@ impl Bench {
             Ok(Ok(found)) => Ok(Some(found)),
             Ok(Err(_)) if self.stop.is_cancelled() => Ok(None),
             Ok(Err(error)) => Err(Fault::local(Operation::ReadSource, path, &error)),
-            Err(error) => Err(Fault::new(Operation::ReadSource, FaultKind::Other, error.to_string())),
+            Err(error) => {
+                Err(Fault::new(Operation::ReadSource, FaultKind::Other, error.to_string()))
+            }
         }
     }
 
@@ -193,7 +195,12 @@ impl Bench {
         }
         let message = match who_has_open(&listed.path) {
             Ok(OpenState::No(proof)) => {
-                return Ok(source::seal_last_of_dead_server(listed, inspected, self.encrypted, &proof));
+                return Ok(source::seal_last_of_dead_server(
+                    listed,
+                    inspected,
+                    self.encrypted,
+                    &proof,
+                ));
             }
             Ok(OpenState::Yes { pid, comm }) => format!(
                 "process {pid} ({comm}) has it open: it is not a dead server's; stop the server, or leave --final out"

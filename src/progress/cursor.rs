@@ -88,7 +88,8 @@ impl CursorFile {
                 );
                 return Err(undecodable(&path, detail));
             }
-            let contradiction = file.incarnations.iter().find(|(_, e)| e.segment.number() != e.number);
+            let contradiction =
+                file.incarnations.iter().find(|(_, e)| e.segment.number() != e.number);
             if let Some((incarnation, entry)) = contradiction {
                 let detail = format!(
                     "incarnation {incarnation}: segment {} does not have number {}",
