@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-pub use generate::{Generated, Written};
 pub use database::{MariadbServer, MysqlServer, Server};
+pub use generate::{Generated, Written};
 pub use s3::{Keys, S3Server};
 pub use workspace::{Daemon, Ran, Workspace};
 
