@@ -5,13 +5,25 @@
 
 #![cfg_attr(
     test,
-    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::disallowed_methods
+    )
 )]
 
+pub mod archive;
 pub mod binlog;
 pub mod clock;
 pub mod config;
+pub mod control;
 pub mod fault;
 pub mod gtid;
+pub mod pipeline;
+pub mod progress;
 pub mod segment;
+pub mod source;
+pub mod store;
 pub mod sys;

@@ -10,7 +10,6 @@
 //! **Cancellation.** A dropped put leaves what a crash leaves; the reading thread stops by itself.
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ use super::{Archive, Fault};
 use crate::binlog::Inspection;
 use crate::fault::{FaultKind, Operation};
 use crate::segment::Incarnation;
-use crate::source::Closed;
+use crate::source::{Closed, FileSignature};
 use crate::store::{self, FileBody, Multipart, Part, PutMode, Recheck, Stored};
 
 /// Parts in memory an upload: one being filled, one being sent.
@@ -120,7 +119,7 @@ impl Archive {
         };
         let number = segment.closed().name().number();
         let key = layout::payload(self.source(), incarnation, number, &facts.digest, encoding);
-        let file = Arc::new(open(segment.closed().path(), facts.size)?);
+        let file = Arc::new(open(segment.closed())?);
         let atomic = self.capabilities.create_only_put && self.capabilities.create_only_multipart;
         if !atomic && self.store().head(&key).await?.is_some() {
             return self.adopt(incarnation, segment, key, encoding).await;
@@ -338,12 +337,13 @@ fn encoder(encoding: Encoding) -> Option<String> {
     }
 }
 
-/// Opens the file that was inspected, of the size it had then.
-fn open(path: &Path, size: u64) -> Result<File, Fault> {
+/// Opens the file that was inspected, if it is still that one.
+fn open(closed: &Closed) -> Result<File, Fault> {
+    let path = closed.path();
     let local = |error: &std::io::Error| Fault::local(Operation::ReadSource, path, error);
     let file = File::open(path).map_err(|error| local(&error))?;
-    let now = file.metadata().map_err(|error| local(&error))?;
-    if now.size() == size { Ok(file) } else { Err(changed(path, "its size is another")) }
+    let now = FileSignature::of(&file.metadata().map_err(|error| local(&error))?);
+    if now == *closed.file() { Ok(file) } else { Err(changed(path, "it was written to, or is another file")) }
 }
 
 fn changed(path: &Path, how: &str) -> Fault {

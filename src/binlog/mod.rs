@@ -16,6 +16,7 @@ mod facts;
 mod format;
 mod gtid_event;
 mod head;
+pub mod index;
 mod inspect;
 mod peek;
 mod query;

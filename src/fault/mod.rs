@@ -182,12 +182,33 @@ impl Fault {
         };
         let mut fault =
             Self::new(operation, kind, error.to_string()).at(path.display().to_string());
-        fault.io = Some(format!("{:?}", error.kind()));
+        fault.io = Some(io_name(error));
         fault
     }
 }
 
 impl std::error::Error for Fault {}
+
+/// The stable name of an I/O error: its kind, or the errno where the kind says nothing.
+#[must_use]
+pub fn io_name(error: &std::io::Error) -> String {
+    let errno = error.raw_os_error();
+    let named = [
+        (rustix::io::Errno::IO, "EIO"),
+        (rustix::io::Errno::NFILE, "ENFILE"),
+        (rustix::io::Errno::MFILE, "EMFILE"),
+    ];
+    for (known, name) in named {
+        if errno == Some(known.raw_os_error()) {
+            return name.to_owned();
+        }
+    }
+    let kind = format!("{:?}", error.kind());
+    match errno {
+        Some(errno) if kind == "Uncategorized" => format!("errno {errno}"),
+        Some(_) | None => kind,
+    }
+}
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -23,10 +23,13 @@ use serde::de::DeserializeOwned;
 use super::errors::{OpenStateError, StateLoadError, StateWriteError};
 use super::judge::{Judgement, Step, judge};
 use super::lock::StateLock;
-use super::read::read_limited;
+use super::read::{ReadError, read_limited};
 
 /// Begins the name of every file that is not finished yet.
 pub const TEMP_PREFIX: &str = ".tmp-";
+
+/// Longer than any file of state: a dead letter with the largest GTID sets seen stays far below.
+pub const STATE_BYTES_MAX: u64 = 64 << 20;
 
 /// A value that is on disk: made only by a durable write, or by reading one back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -290,6 +293,18 @@ pub fn read_json<T: DeserializeOwned>(path: &Path, max: u64) -> Result<T, StateL
     let bytes = read_limited(path, max)?;
     serde_json::from_slice(&bytes)
         .map_err(|source| StateLoadError::Decode { path: path.to_owned(), source })
+}
+
+/// Reads a JSON file of state that may be absent, without any claim on the state directory.
+///
+/// # Errors
+/// When it is unreadable, longer than [`STATE_BYTES_MAX`], or does not decode.
+pub fn load_optional<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StateLoadError> {
+    match read_json(path, STATE_BYTES_MAX) {
+        Ok(value) => Ok(Some(value)),
+        Err(StateLoadError::Read(ReadError::NotFound { .. })) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
