@@ -105,16 +105,17 @@ impl Facts {
     #[must_use]
     pub fn is_left_by_restart(&self) -> bool {
         let unclosed = self.verdict == Verdict::Unclosed;
+        let no_end = self.ending == Some(Ending::None);
         match self.flavor {
             Some(Flavor::Mysql) => {
                 unclosed
-                    && self.ending == Some(Ending::None)
+                    && no_end
                     && self.in_use == Some(false)
                     && self.valid_up_to_transaction == self.size
             }
             Some(Flavor::Mariadb) => {
                 let hidden = self.verdict == Verdict::Encrypted;
-                (unclosed || hidden) && self.in_use == Some(true)
+                ((unclosed && no_end) || hidden) && self.in_use == Some(true)
             }
             None => unclosed,
         }

@@ -98,7 +98,11 @@ fn tagged(body: &[u8]) -> Option<Opening> {
     if cursor.varint()? != 1 {
         return Some(Opening { gtid: Gtid::Unknown, committed_at: 0, standalone: false });
     }
-    cursor.varint()?; // size
+    // The size of the whole message. Fields may be absent, so a message that is cut off could pass
+    // for one without a tag.
+    let size = usize::try_from(cursor.varint()?).ok()?;
+    let used = body.len() - cursor.0.len();
+    cursor = Cursor(body.get(used..size)?);
     let last_needed = cursor.varint()?;
     let (mut uuid, mut gno, mut tag, mut committed_at) = (None, None, Tag::untagged(), 0);
     // Every turn takes at least one byte off a body of at most BODY_KEEP.

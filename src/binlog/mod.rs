@@ -25,6 +25,9 @@ mod transaction;
 mod verdict;
 mod walk;
 
+#[cfg(test)]
+mod tests;
+
 pub use damage::{Damage, DamageCode};
 pub use facts::{Facts, Kind, Verdict};
 pub use inspect::{Inspection, Inspector, inspect};

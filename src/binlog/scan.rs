@@ -102,7 +102,8 @@ impl Scan {
             self.warn(|| format!("event of {length} bytes at offset {at}: more than 1 GiB"));
         }
         let in_place = encrypted || self.in_place(at, header);
-        Ok(Admitted { keep: self.keep(header), has_crc, in_place })
+        // Of an encrypted event the length alone is readable.
+        Ok(Admitted { keep: self.keep(header), has_crc: has_crc && !encrypted, in_place })
     }
 
     /// Whether the end position, which wraps at 4 GiB, is where the event ends.
