@@ -14,4 +14,6 @@
 
 mod common;
 mod harness;
+mod store_contract;
+mod store_wire;
 mod systemd;
