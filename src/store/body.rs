@@ -19,7 +19,7 @@ use http_body::{Body, Frame, SizeHint};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
-use super::pace::{CHUNK, Pace};
+use super::pace::{CHUNK, Pace, wait, wait_blocking};
 use super::{FileBody, Recheck};
 use crate::fault::{Fault, FaultKind, Operation, io_name};
 use crate::segment::Digest;
@@ -78,9 +78,12 @@ pub(super) fn read_chunks(
     while at < body.size {
         let length = chunk.min(body.size - at);
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(CHUNK)];
-        body.file.read_exact_at(&mut bytes, at).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => changed("it became shorter"),
-            _ => unreadable(&error),
+        body.file.read_exact_at(&mut bytes, at).map_err(|error| {
+            if error.kind() == io::ErrorKind::UnexpectedEof {
+                changed("it became shorter")
+            } else {
+                unreadable(&error)
+            }
         })?;
         at += length;
         if let Some(hash) = &mut hash {
@@ -91,14 +94,13 @@ pub(super) fn read_chunks(
             if size != body.size {
                 return Err(changed("it became longer"));
             }
-            if let Some(hash) = hash.take() {
-                if Digest::from_bytes(hash.finalize().into()) != body.digest {
-                    return Err(changed("its SHA-256 is another one"));
-                }
+            let hashed = hash.take().map(|hash| Digest::from_bytes(hash.finalize().into()));
+            if hashed.is_some_and(|hashed| hashed != body.digest) {
+                return Err(changed("its SHA-256 is another one"));
             }
         }
         if let Some(pace) = pace {
-            std::thread::sleep(pace.reserve(bytes.len()));
+            wait_blocking(pace.reserve(bytes.len()));
         }
         if !pass(bytes.into()) {
             break;
@@ -166,7 +168,7 @@ impl Body for PacedBytes {
         let length = pace.chunk().min(self.bytes.len());
         let mut turn = match self.turn.take() {
             Some(turn) => turn,
-            None => Box::pin(tokio::time::sleep(pace.reserve(length))),
+            None => Box::pin(wait(pace.reserve(length))),
         };
         if turn.as_mut().poll(cx).is_pending() {
             self.turn = Some(turn);

@@ -16,7 +16,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use super::local_multipart::LocalMultipart;
 use super::local_write::{self, Mode};
-use super::pace::CHUNK;
+use super::pace::{CHUNK, wall};
 use super::{FileBody, Multipart, Object, ObjectMeta, Page, PutMode, Store, Stored, key};
 use crate::fault::{Fault, FaultKind, Operation, io_name};
 use crate::segment::Digest;
@@ -94,7 +94,7 @@ fn meta(key: &str, metadata: &Metadata) -> ObjectMeta {
         etag: Some(etag(metadata)),
         version_id: None,
         last_modified: modified.and_then(|time| jiff::Timestamp::try_from(time).ok()),
-        age: modified.map(|time| SystemTime::now().duration_since(time).unwrap_or_default()),
+        age: modified.map(|time| wall().duration_since(time).unwrap_or_default()),
         sha256: None,
     }
 }
@@ -148,7 +148,6 @@ impl Root {
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
             {
-                self.check(Operation::List)?;
                 return Ok(true);
             }
             Err(error) => return Err(failed("read folder", &error)),
@@ -281,6 +280,7 @@ impl Store for LocalStore {
         key::check_prefix(Operation::List, prefix)?;
         let (root, prefix) = (Arc::clone(&self.root), prefix.to_owned());
         blocking(Operation::List, move || {
+            root.check(Operation::List)?;
             let mut objects = Vec::new();
             let (folder, start) = split(&prefix);
             root.walk(folder, start, DEPTH_MAX, &mut |key, metadata| {
@@ -296,14 +296,12 @@ impl Store for LocalStore {
         key::check_prefix(Operation::List, prefix)?;
         let (root, prefix) = (Arc::clone(&self.root), prefix.to_owned());
         blocking(Operation::List, move || {
+            root.check(Operation::List)?;
             let mut names = Vec::new();
             let (folder, start) = split(&prefix);
             let entries = match std::fs::read_dir(root.path.join(folder)) {
                 Ok(entries) => entries,
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    root.check(Operation::List)?;
-                    return Ok(names);
-                }
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(names),
                 Err(error) => return Err(local_fault(Operation::List, &prefix, "read", &error)),
             };
             for entry in entries {
@@ -331,6 +329,7 @@ impl Store for LocalStore {
         key::check_prefix(Operation::ListMultipart, prefix)?;
         let (root, prefix) = (Arc::clone(&self.root), prefix.to_owned());
         blocking(Operation::ListMultipart, move || {
+            root.check(Operation::ListMultipart)?;
             let (folder, _) = split(&prefix);
             local_write::sweep(&root.path.join(folder), older_than, DEPTH_MAX)
                 .map_err(|error| local_fault(Operation::ListMultipart, &prefix, "sweep", &error))

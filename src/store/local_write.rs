@@ -12,7 +12,7 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest as _, Sha256};
@@ -20,6 +20,7 @@ use tempfile::NamedTempFile;
 
 use super::body::read_chunks;
 use super::local::{LOCK, Root, TEMP_PREFIX, etag, local_fault};
+use super::pace::wall;
 use super::{Checked, FileBody, PutMode, Recheck, Stored};
 use crate::fault::{Fault, FaultKind, Operation};
 use crate::segment::Digest;
@@ -220,7 +221,7 @@ pub(super) fn sweep(folder: &Path, older_than: Duration, depth: usize) -> io::Re
         if !kind.is_file() || !entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX) {
             continue;
         }
-        let age = SystemTime::now().duration_since(entry.metadata()?.modified()?);
+        let age = wall().duration_since(entry.metadata()?.modified()?);
         if age.unwrap_or_default() >= older_than {
             fs::remove_file(entry.path())?;
             removed += 1;

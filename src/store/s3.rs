@@ -30,7 +30,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 
 use super::body::{FileChunks, PacedBytes};
-use super::pace::Pace;
+use super::pace::{Pace, wall};
 use super::s3_connect::{ChecksumMode, LockMode, S3Options, Sse, connect};
 use super::s3_fault::{answered_at, body_fault, fault};
 use super::{
@@ -238,7 +238,7 @@ impl S3Store {
             }),
             retain_until: lock.map(|lock| {
                 let for_days = Duration::from_secs(u64::from(lock.days) * 86_400);
-                DateTime::from(SystemTime::now() + for_days)
+                DateTime::from(wall() + for_days)
             }),
         }
     }

@@ -17,6 +17,7 @@ use aws_smithy_types::DateTime;
 use aws_smithy_types::date_time::Format;
 use aws_smithy_types::retry::ErrorKind;
 
+use super::pace::wall;
 use crate::fault::{Fault, FaultKind, Operation, TEXT_MAX, io_name};
 
 /// Longest chain of causes that is walked.
@@ -144,8 +145,14 @@ where
     let code = error.code().filter(|code| !code.is_empty());
     if let Some(raw) = error.raw_response() {
         let success = (200..300).contains(&raw.status().as_u16());
-        if code.is_some() || matches!(error, SdkError::ServiceError(_)) || !success {
+        if code.is_some() || !success {
             return answered(operation, key, code, error.message(), raw);
+        }
+        if matches!(error, SdkError::ServiceError(_)) {
+            // A success whose body is another document than the one asked for.
+            let mut fault = answered(operation, key, None, None, raw);
+            fault.kind = FaultKind::Undecodable;
+            return fault;
         }
         // A success that could not be read: cut off, or not S3 at all.
         let mut fault = unanswered(operation, key, error, Hint::Nothing);
@@ -205,7 +212,7 @@ fn answered(
     let mut text = match message.filter(|message| !message.is_empty()) {
         Some(message) => message.to_owned(),
         None if body.trim().is_empty() => "the store answered with an error".to_owned(),
-        None => format!("the store answered with an error: {}", body.trim()),
+        None => format!("the store answered: {}", body.trim()),
     };
     if let Some(region) = header(raw, "x-amz-bucket-region") {
         text.push_str(&format!("; the bucket is in region {region}"));
@@ -216,6 +223,18 @@ fn answered(
     let mut fault = Fault::new(operation, FaultKind::Answered, text).at(key);
     fault.code = code.map(str::to_owned);
     with_answer(fault, raw)
+}
+
+/// The upload id in an answer that the SDK refuses because its root element has another name
+/// (`InitiateMultipartUpload`, as servers built on gofakes3 write it).
+pub(super) fn upload_id_of<E>(error: &SdkError<E>) -> Option<String> {
+    let raw = error.raw_response().filter(|raw| raw.status().as_u16() == 200)?;
+    let body = std::str::from_utf8(raw.body().bytes()?).ok()?;
+    let (_, body) = body.split_once("<InitiateMultipartUpload>")?;
+    let (_, rest) = body.split_once("<UploadId>")?;
+    let (id, _) = rest.split_once("</UploadId>")?;
+    let plain = |b: u8| b.is_ascii_graphic() && b != b'&' && b != b'<';
+    (!id.is_empty() && id.bytes().all(plain)).then(|| id.to_owned())
 }
 
 /// The time in an answer's `Date` header.
@@ -230,7 +249,7 @@ fn http_date(text: &str) -> Option<SystemTime> {
 /// The store's clock minus ours, where that is more than a minute.
 fn skew(raw: &HttpResponse) -> Option<i64> {
     let theirs = DateTime::from(answered_at(raw)?).secs();
-    let skew = theirs - DateTime::from(SystemTime::now()).secs();
+    let skew = theirs - DateTime::from(wall()).secs();
     (skew.abs() > 60).then_some(skew)
 }
 
@@ -239,7 +258,7 @@ fn retry_after(raw: &HttpResponse) -> Option<u64> {
     let standard = header(raw, "retry-after").and_then(|text| match text.trim().parse::<u64>() {
         Ok(seconds) => Some(seconds.saturating_mul(1000)),
         Err(_) => {
-            let from = answered_at(raw).unwrap_or_else(SystemTime::now);
+            let from = answered_at(raw).unwrap_or_else(wall);
             let wait = http_date(text.trim())?.duration_since(from).unwrap_or(Duration::ZERO);
             u64::try_from(wait.as_millis()).ok()
         }
@@ -382,6 +401,8 @@ mod tests {
         let cut = io::Error::from(io::ErrorKind::UnexpectedEof);
         let cut: PutError = SdkError::response_error(cut, response(200, &[], ""));
         assert_eq!(fault(Operation::List, "p", &cut).kind, FaultKind::Transport);
+        let page = service(None, response(200, &[], "<html>log in</html>"));
+        assert_eq!((page.kind, page.http_status), (FaultKind::Undecodable, Some(200)));
         let proxy: PutError = SdkError::response_error("bad", response(407, &[], "<html/>"));
         assert_eq!(fault(Operation::List, "p", &proxy).kind, FaultKind::Answered);
     }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 use super::s3::{S3Store, condition, conditions, plain_etag};
-use super::s3_fault::fault;
+use super::s3_fault::{fault, upload_id_of};
 use super::{Checked, Multipart, Part, PutMode, Stored};
 use crate::fault::{Fault, FaultKind, Operation};
 use crate::segment::Digest;
@@ -41,9 +41,15 @@ pub(super) async fn create(store: &S3Store, key: &str) -> Result<Box<dyn Multipa
         .set_object_lock_mode(placement.lock)
         .set_object_lock_retain_until_date(placement.retain_until)
         .send()
-        .await
-        .map_err(|error| fault(Operation::CreateMultipart, key, &error))?;
-    let Some(upload_id) = answer.upload_id.filter(|id| !id.is_empty()) else {
+        .await;
+    let upload_id = match answer {
+        Ok(answer) => answer.upload_id,
+        Err(error) => match upload_id_of(&error) {
+            Some(id) => Some(id),
+            None => return Err(fault(Operation::CreateMultipart, key, &error)),
+        },
+    };
+    let Some(upload_id) = upload_id.filter(|id| !id.is_empty()) else {
         let message = "the answer has no upload id; the endpoint does not speak S3";
         return Err(Fault::new(Operation::CreateMultipart, FaultKind::Unproven, message).at(key));
     };

@@ -15,4 +15,6 @@
 mod binlog;
 mod common;
 mod harness;
+mod store_contract;
+mod store_wire;
 mod systemd;
