@@ -182,11 +182,7 @@ impl Fault {
         };
         let mut fault =
             Self::new(operation, kind, error.to_string()).at(path.display().to_string());
-<<<<<<< HEAD
         fault.io = Some(io_name(error));
-=======
-        fault.io = Some(format!("{:?}", error.kind()));
->>>>>>> main
         fault
     }
 }
