@@ -1,6 +1,6 @@
 //! The binlog index file: bytes to the list of segments that the server knows.
 //!
-//! **Invariants.** Pure and total: no input makes it panic. What it returns has no name twice;
+//! **Invariants.** Pure and total: no input makes it panic. What it returns rises within a base;
 //! text that a server would not leave there for long is an error, so that the caller reads again.
 //!
 //! One line a segment, relative to the server's data folder or absolute. MySQL replaces the file
@@ -69,6 +69,17 @@ pub enum IndexParseError {
         /// The name.
         name: SegmentName,
     },
+    /// A number below one listed earlier. A server only ever adds higher ones; a list that is half
+    /// written over can look so.
+    #[error("line {line}: {name} is listed after {before}")]
+    OutOfOrder {
+        /// Counted from 1.
+        line: usize,
+        /// The name.
+        name: SegmentName,
+        /// The higher one before it.
+        before: SegmentName,
+    },
 }
 
 impl Index {
@@ -87,7 +98,7 @@ impl Index {
             }
         }
         let stale_lines = cut_stale_tail(&mut entries);
-        refuse_repeats(&entries)?;
+        refuse_disorder(&entries)?;
         Ok(Self { entries, stale_lines })
     }
 }
@@ -99,16 +110,18 @@ fn entry(line: usize, text: &[u8]) -> Result<IndexEntry, IndexParseError> {
     Ok(IndexEntry { line, path: PathBuf::from(OsStr::from_bytes(text)), name })
 }
 
-/// Cuts what a purge in place left behind the last name. Such a tail is the end of the older
-/// list: it rises, and it ends with the name after which it stands.
+/// Cuts what a purge in place left behind the last name: the end of the older list. Of that and
+/// the new list, the shorter one is the end of the longer one; anything else is a list that is
+/// only half written over, and is left for the caller to refuse.
 fn cut_stale_tail(entries: &mut Vec<IndexEntry>) -> usize {
     let Some(last) = entries.last() else { return 0 };
     let first = entries.iter().position(|entry| entry.name == last.name);
     let Some(kept) = first.map(|at| at + 1) else { return 0 };
-    let tail = entries.get(kept..).unwrap_or_default();
+    let (new, tail) = entries.split_at_checked(kept).unwrap_or_default();
+    let one_ends_the_other =
+        new.iter().rev().zip(tail.iter().rev()).all(|(new, old)| new.name == old.name);
     let rises = tail.is_sorted_by(|a, b| a.name.number() < b.name.number());
-    let one_base = tail.iter().all(|entry| entry.name.base() == last.name.base());
-    if !rises || !one_base {
+    if !one_ends_the_other || !rises {
         return 0;
     }
     let stale = tail.len();
@@ -116,13 +129,19 @@ fn cut_stale_tail(entries: &mut Vec<IndexEntry>) -> usize {
     stale
 }
 
-fn refuse_repeats(entries: &[IndexEntry]) -> Result<(), IndexParseError> {
+fn refuse_disorder(entries: &[IndexEntry]) -> Result<(), IndexParseError> {
     let mut seen: HashMap<(&str, SegmentNumber), usize> = HashMap::with_capacity(entries.len());
+    let mut highest: HashMap<&str, &SegmentName> = HashMap::new();
     for entry in entries {
-        let key = (entry.name.base(), entry.name.number());
-        if let Some(first) = seen.insert(key, entry.line) {
-            let (line, name) = (entry.line, entry.name.clone());
-            return Err(IndexParseError::Repeated { line, first, name });
+        let (line, name) = (entry.line, &entry.name);
+        if let Some(first) = seen.insert((name.base(), name.number()), line) {
+            return Err(IndexParseError::Repeated { line, first, name: name.clone() });
+        }
+        if let Some(before) = highest.insert(name.base(), name)
+            && before.number() > name.number()
+        {
+            let (name, before) = (name.clone(), before.clone());
+            return Err(IndexParseError::OutOfOrder { line, name, before });
         }
     }
     Ok(())
@@ -192,8 +211,13 @@ mod tests {
     #[test]
     fn other_repeats_and_names_without_a_number_are_refused_with_their_line() {
         assert_eq!(error("b.1\nb.2\nb.1\nb.3\n"), "line 3: b.1 is listed already at line 1");
-        assert_eq!(error("b.2\nb.3\nb.1\nb.2\nb.4\n"), "line 4: b.2 is listed already at line 1");
-        assert_eq!(error("b.2\nb.3\nb.1\nb.2\n"), "line 4: b.2 is listed already at line 1");
+        assert_eq!(error("b.2\nb.3\nb.1\nb.2\nb.4\n"), "line 3: b.1 is listed after b.3");
+        assert_eq!(error("b.2\nb.3\nb.1\nb.2\n"), "line 3: b.1 is listed after b.3");
+        // Half written over, in the middle of a line: 20 is about to be written over 14.
+        let half = "b.17\nb.18\nb.19\nb.24\nb.22\nb.23\nb.24\n";
+        assert_eq!(error(half), "line 5: b.22 is listed after b.24");
+        // The same, with one digit written: 20 is about to be written over 19.
+        assert_eq!(error("b.18\nb.19\nb.29\nb.20\n"), "line 4: b.20 is listed after b.29");
         assert_eq!(error("b.1\nb.01\n"), "line 2: b.01 is listed already at line 1");
         assert!(error("./host.example\n./host.example\n").starts_with("line 1: "));
         assert!(error("b.1\n./\n").starts_with("line 2: "));

@@ -199,7 +199,8 @@ fn parse_error(path: PathBuf, source: IndexParseError, waited_ms: u64) -> IndexE
         IndexParseError::Torn { line } => IndexError::Torn { path, line, waited_ms },
         source @ (IndexParseError::NotText { .. }
         | IndexParseError::BadName { .. }
-        | IndexParseError::Repeated { .. }) => IndexError::BadLine { path, source },
+        | IndexParseError::Repeated { .. }
+        | IndexParseError::OutOfOrder { .. }) => IndexError::BadLine { path, source },
     }
 }
 

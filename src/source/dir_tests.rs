@@ -173,7 +173,7 @@ async fn no_permission_is_told_at_once() {
     } else {
         let dir = Dir::new();
         fs::write(dir.path("binlog.index"), dir.segments("binlog", 1..=1)).unwrap();
-        fs::set_permissions(dir.path("binlog.index"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(dir.path("binlog.index"), fs::Permissions::from_mode(0o000)).unwrap();
         let error = dir.source(20_000).read_index().await.unwrap_err().to_string();
         assert!(error.contains("give the archiver's user the group"), "{error}");
     }

@@ -18,6 +18,9 @@ mod server;
 mod signature;
 mod watch;
 
+#[cfg(test)]
+mod fixture_tests;
+
 pub use closed::{
     Closed, Inspected, PinnedSegment, from_pin, offer, seal, seal_last_of_dead_server,
 };

@@ -98,9 +98,7 @@ impl Scan {
     pub fn get(&self, name: &SegmentName) -> Option<&Listed> {
         self.segments.iter().find(|listed| &listed.name == name)
     }
-}
 
-impl Scan {
     /// Whether a server start opened what the index lists after this one; `None` when nothing is
     /// listed after it, or its first events cannot be read.
     #[must_use]

@@ -172,6 +172,7 @@ impl StateDir {
     ///
     /// # Errors
     /// See [`StateWriteError`].
+    #[expect(clippy::disallowed_methods, reason = "the one place where both folders are synced")]
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), StateWriteError> {
         let (from_path, from_folder) = self.open_folder_of(from)?;
         let (to_path, to_folder) = self.open_folder_of(to)?;
