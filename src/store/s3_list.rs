@@ -130,10 +130,10 @@ pub(super) async fn abort_stale_uploads(
         for upload in answer.uploads() {
             let age = clock.age(upload.initiated());
             let ours = upload.key().filter(|key| key.starts_with(&full));
-            if let (Some(key), Some(id), Some(age)) = (ours, upload.upload_id(), age) {
-                if age >= older_than {
-                    stale.push((key.to_owned(), id.to_owned()));
-                }
+            if let (Some(key), Some(id), Some(age)) = (ours, upload.upload_id(), age)
+                && age >= older_than
+            {
+                stale.push((key.to_owned(), id.to_owned()));
             }
         }
         let next = (answer.next_key_marker, answer.next_upload_id_marker);

@@ -175,10 +175,8 @@ impl Multipart for S3Multipart {
                 fault.kind,
                 FaultKind::Answered | FaultKind::AlreadyExists | FaultKind::PreconditionFailed
             );
-            if refused {
-                if let Err(left) = self.end().await {
-                    tracing::debug!(key = %self.key, fault = %left, "upload is left to the sweep");
-                }
+            if refused && let Err(left) = self.end().await {
+                tracing::debug!(key = %self.key, fault = %left, "upload is left to the sweep");
             }
         }
         outcome
