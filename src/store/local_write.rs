@@ -170,13 +170,13 @@ pub(super) fn publish(
                 Err(error) if error.kind() == ErrorKind::NotFound => None,
                 Err(error) => return Err(local_fault(operation, key, "read facts", &error)),
             };
-            if let Mode::Update(expected) = mode {
-                if old.as_ref().map(etag).as_ref() != Some(expected) {
-                    let message = "the object under this key has another ETag";
-                    return Err(
-                        Fault::new(operation, FaultKind::PreconditionFailed, message).at(key)
-                    );
-                }
+            let same = match mode {
+                Mode::Update(expected) => old.as_ref().map(etag).as_ref() == Some(expected),
+                Mode::Create | Mode::Replace => true,
+            };
+            if !same {
+                let message = "the object under this key has another ETag";
+                return Err(Fault::new(operation, FaultKind::PreconditionFailed, message).at(key));
             }
             if let Some(before) = old.and_then(|old| old.modified().ok()) {
                 // Clocks of file systems tick in milliseconds: two replacements in one tick, or

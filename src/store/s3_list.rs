@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use super::s3::{S3Store, StoreClock, plain_etag, timestamp};
+use super::s3::S3Store;
+use super::s3_answer::{StoreClock, plain_etag, timestamp};
 use super::s3_fault::fault;
 use super::{ObjectMeta, Page, key};
 use crate::fault::{Fault, FaultKind, Operation};
@@ -130,10 +131,9 @@ pub(super) async fn abort_stale_uploads(
         for upload in answer.uploads() {
             let age = clock.age(upload.initiated());
             let ours = upload.key().filter(|key| key.starts_with(&full));
-            if let (Some(key), Some(id), Some(age)) = (ours, upload.upload_id(), age) {
-                if age >= older_than {
-                    stale.push((key.to_owned(), id.to_owned()));
-                }
+            let is_stale = age.is_some_and(|age| age >= older_than);
+            if let (Some(key), Some(id), true) = (ours, upload.upload_id(), is_stale) {
+                stale.push((key.to_owned(), id.to_owned()));
             }
         }
         let next = (answer.next_key_marker, answer.next_upload_id_marker);
