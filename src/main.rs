@@ -1,3 +1,7 @@
 //! The binary: parse, call, exit.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    binlog_archiver::cli::main()
+}

@@ -2,7 +2,7 @@
 //!
 //! **Invariants.** What is committed is what the listing of manifests says; nothing local is asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -36,7 +36,8 @@ pub(super) async fn incarnations(
         let found: Option<(IncarnationRecord, _)> = read_json(store, &object.key).await?;
         let Some((record, _)) = found else { continue };
         if record.format > FORMAT {
-            let message = format!("format {} is newer than this version reads ({FORMAT})", record.format);
+            let message =
+                format!("format {} is newer than this version reads ({FORMAT})", record.format);
             return Err(Fault::new(Operation::Get, FaultKind::Undecodable, message).at(object.key));
         }
         let expected = layout::incarnation(source, &record.incarnation.ordinal4());
@@ -115,6 +116,22 @@ impl Archive {
     /// When the store cannot be read.
     pub async fn committed(&self, incarnation: &Incarnation) -> Result<CommittedNumbers, Fault> {
         committed(self.store(), self.source(), incarnation).await
+    }
+
+    /// The floor: the lowest of these committed numbers whose payload is still there.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn floor(
+        &self,
+        incarnation: &Incarnation,
+        mut committed: impl Iterator<Item = SegmentNumber>,
+    ) -> Result<Option<SegmentNumber>, Fault> {
+        let folder = layout::payloads(self.source(), incarnation);
+        let listing = store::list_all(self.store(), &folder).await?;
+        let present: BTreeSet<SegmentNumber> =
+            listing.iter().filter_map(|object| layout::payload_number(&object.key)).collect();
+        Ok(committed.find(|number| present.contains(number)))
     }
 
     /// Reads these manifests, several at once, in the order given. One that is gone meanwhile is

@@ -78,7 +78,8 @@ pub struct Checked {
 /// When the store cannot be read.
 pub async fn list_sources(store: &dyn Store) -> Result<Vec<SourceName>, Fault> {
     let folders = store.list_folders(INDEX).await?;
-    let mut sources: Vec<SourceName> = folders.iter().filter_map(|name| name.parse().ok()).collect();
+    let mut sources: Vec<SourceName> =
+        folders.iter().filter_map(|name| name.parse().ok()).collect();
     sources.sort();
     Ok(sources)
 }
@@ -180,7 +181,8 @@ async fn check_incarnation(
             continue;
         }
         let detail = format!("{key} has no manifest: it was removed, or the commit never came");
-        problems.push((number, check.problem(number.padded(), ProblemKind::ManifestMissing, detail)));
+        problems
+            .push((number, check.problem(number.padded(), ProblemKind::ManifestMissing, detail)));
     }
     problems.sort_by_key(|(number, _)| *number);
     checked.problems.extend(problems.into_iter().map(|(_, problem)| problem));
@@ -199,9 +201,8 @@ impl Check<'_> {
     }
 
     async fn manifest(&self, number: SegmentNumber) -> Result<Verdict, Fault> {
-        let wrong = |segment: String, kind, detail| {
-            Ok(Verdict::Wrong(self.problem(segment, kind, detail)))
-        };
+        let wrong =
+            |segment: String, kind, detail| Ok(Verdict::Wrong(self.problem(segment, kind, detail)));
         let found = catalog::manifest(self.store, self.source, self.incarnation, number).await;
         let manifest = match found {
             Ok(Some(manifest)) => manifest,
@@ -251,7 +252,8 @@ impl Check<'_> {
 fn suspect(manifest: &Manifest, object: &ObjectMeta) -> Option<String> {
     let payload = &manifest.payload;
     if object.size != payload.size {
-        let detail = format!("{} has {} bytes, committed were {}", payload.key, object.size, payload.size);
+        let detail =
+            format!("{} has {} bytes, committed were {}", payload.key, object.size, payload.size);
         return Some(detail);
     }
     match (&object.etag, &payload.etag) {

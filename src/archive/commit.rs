@@ -86,7 +86,8 @@ impl Archive {
         let (closed, facts) = (segment.closed(), segment.facts());
         let coverage = &facts.coverage;
         let seconds = |at: Option<u32>| at.and_then(|at| Timestamp::from_second(at.into()).ok());
-        let micros = |at: u64| i64::try_from(at).ok().and_then(|at| Timestamp::from_microsecond(at).ok());
+        let micros =
+            |at: u64| i64::try_from(at).ok().and_then(|at| Timestamp::from_microsecond(at).ok());
         let readable = coverage.readable;
         let after = coverage.previous.as_ref().zip(coverage.added.as_ref());
         let after = after.and_then(|(previous, added)| previous.after(added));

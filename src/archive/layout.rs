@@ -106,7 +106,10 @@ mod tests {
         let digest = Digest::from_bytes([0xab; 32]);
         let number = SegmentNumber(42);
         let key = payload(&source, &incarnation, number, &digest, Encoding::Zstd);
-        assert_eq!(key, format!("payloads/db1/0001-0a1b2c3d/0000000042-{}.binlog.zst", "ab".repeat(16)));
+        assert_eq!(
+            key,
+            format!("payloads/db1/0001-0a1b2c3d/0000000042-{}.binlog.zst", "ab".repeat(16))
+        );
         assert_eq!(payload_number(&key), Some(number));
         let key = manifest(&source, &incarnation, number);
         assert_eq!(key, "index/db1/0001-0a1b2c3d/manifests/0000000042.json");

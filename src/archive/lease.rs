@@ -149,7 +149,10 @@ impl Lease {
     /// disk has our `writer_id`, but started at another time.
     async fn still_ours(&mut self) -> Result<(), LeaseError> {
         match self.read().await? {
-            Some((found, meta)) if found.started_at != self.state.started_at || found.writer_id != self.state.writer_id => {
+            Some((found, meta))
+                if found.started_at != self.state.started_at
+                    || found.writer_id != self.state.writer_id =>
+            {
                 Err(self.held(found, meta.age.unwrap_or_default()))
             }
             found => {
@@ -202,7 +205,9 @@ impl Lease {
             let found = self.read().await?;
             if found.is_none_or(|(found, _)| found.writer_id != self.state.writer_id) {
                 let message = "another process wrote the lease at the same time";
-                return Err(Fault::new(Operation::Lease, FaultKind::PreconditionFailed, message).at(key));
+                return Err(
+                    Fault::new(Operation::Lease, FaultKind::PreconditionFailed, message).at(key)
+                );
             }
         }
         Ok(())

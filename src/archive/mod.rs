@@ -70,6 +70,25 @@ impl Archive {
         Self { store, source, writer_id, capabilities, options }
     }
 
+    /// An archive that is only read: what the store honours does not matter.
+    #[must_use]
+    pub fn read_only(store: Arc<dyn Store>, source: SourceName) -> Self {
+        let options = PutOptions {
+            compression: Compression::None,
+            part_size: 0,
+            multipart_threshold: 0,
+            proof: ProofPolicy::ReadBack,
+        };
+        let capabilities = Capabilities {
+            create_only_put: false,
+            create_only_multipart: false,
+            conditional_replace: false,
+            rejects_wrong_put: false,
+            rejects_wrong_part: false,
+        };
+        Self::new(store, source, String::new(), capabilities, options)
+    }
+
     /// The source's name.
     #[must_use]
     pub const fn source(&self) -> &SourceName {

@@ -121,7 +121,12 @@ impl Archive {
             found => {
                 let what = found.map_or_else(
                     || "nothing is there".to_owned(),
-                    |back| format!("{} bytes of SHA-256 {} are there", back.stored_size, back.stored_digest),
+                    |back| {
+                        format!(
+                            "{} bytes of SHA-256 {} are there",
+                            back.stored_size, back.stored_digest
+                        )
+                    },
                 );
                 let message =
                     format!("{size} bytes of SHA-256 {digest} were put, and read back {what}");

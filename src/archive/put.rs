@@ -10,7 +10,6 @@
 //! **Cancellation.** A dropped put leaves what a crash leaves; the reading thread stops by itself.
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ use super::{Archive, Fault};
 use crate::binlog::Inspection;
 use crate::fault::{FaultKind, Operation};
 use crate::segment::Incarnation;
-use crate::source::Closed;
+use crate::source::{Closed, FileSignature};
 use crate::store::{self, FileBody, Multipart, Part, PutMode, Recheck, Stored};
 
 /// Parts in memory an upload: one being filled, one being sent.
@@ -120,17 +119,18 @@ impl Archive {
         };
         let number = segment.closed().name().number();
         let key = layout::payload(self.source(), incarnation, number, &facts.digest, encoding);
-        let file = Arc::new(open(segment.closed().path(), facts.size)?);
+        let file = Arc::new(open(segment.closed())?);
         let atomic = self.capabilities.create_only_put && self.capabilities.create_only_multipart;
         if !atomic && self.store().head(&key).await?.is_some() {
             return self.adopt(incarnation, segment, key, encoding).await;
         }
         let mode = if atomic { PutMode::Create } else { PutMode::Replace };
-        let sent = if encoding == Encoding::Identity && facts.size <= self.options.multipart_threshold {
-            self.put_whole(&key, file, segment, mode).await
-        } else {
-            self.put_encoded(&key, file, segment, encoding, mode).await
-        };
+        let sent =
+            if encoding == Encoding::Identity && facts.size <= self.options.multipart_threshold {
+                self.put_whole(&key, file, segment, mode).await
+            } else {
+                self.put_encoded(&key, file, segment, encoding, mode).await
+            };
         let sent = match sent {
             Ok(sent) => sent,
             Err(fault) if fault.kind == FaultKind::AlreadyExists => {
@@ -169,11 +169,8 @@ impl Archive {
         mode: PutMode<'_>,
     ) -> Result<Sent, Fault> {
         let facts = segment.facts();
-        let check = if self.capabilities.rejects_wrong_put {
-            Recheck::ByStore
-        } else {
-            Recheck::HashAgain
-        };
+        let check =
+            if self.capabilities.rejects_wrong_put { Recheck::ByStore } else { Recheck::HashAgain };
         let body = FileBody { file, size: facts.size, digest: facts.digest, check };
         let stored = self.store().put_file(key, body, mode).await?;
         Ok(Sent { stored, size: facts.size, digest: facts.digest, part_size: None })
@@ -213,7 +210,11 @@ impl Archive {
                 }
                 Ok(Err(error)) => return Err(Fault::local(Operation::ReadSource, &path, &error)),
                 Err(error) => {
-                    return Err(Fault::new(Operation::ReadSource, FaultKind::Other, error.to_string()));
+                    return Err(Fault::new(
+                        Operation::ReadSource,
+                        FaultKind::Other,
+                        error.to_string(),
+                    ));
                 }
             };
             if encoded.source == facts.digest {
@@ -230,7 +231,12 @@ impl Archive {
         let Some(second) = second else {
             let encoded = finish(thread).await?;
             let stored = self.store().put(key, first.bytes, &first.digest, mode).await?;
-            return Ok(Sent { stored, size: encoded.size, digest: encoded.stored, part_size: None });
+            return Ok(Sent {
+                stored,
+                size: encoded.size,
+                digest: encoded.stored,
+                part_size: None,
+            });
         };
         let upload = self.store().multipart(key).await?;
         let sent = async {
@@ -287,7 +293,11 @@ impl Archive {
             encoder: None,
             part_size: None,
             proof: if self.store().is_local() { Proof::Local } else { Proof::ReadBack },
-            create: if self.capabilities.create_only_put { Create::Atomic } else { Create::Checked },
+            create: if self.capabilities.create_only_put {
+                Create::Atomic
+            } else {
+                Create::Checked
+            },
         };
         Ok(Put::Proven(Box::new(Receipt { payload })))
     }
@@ -338,17 +348,23 @@ fn encoder(encoding: Encoding) -> Option<String> {
     }
 }
 
-/// Opens the file that was inspected, of the size it had then.
-fn open(path: &Path, size: u64) -> Result<File, Fault> {
+/// Opens the file that was inspected, if it is still that one.
+fn open(closed: &Closed) -> Result<File, Fault> {
+    let path = closed.path();
     let local = |error: &std::io::Error| Fault::local(Operation::ReadSource, path, error);
     let file = File::open(path).map_err(|error| local(&error))?;
-    let now = file.metadata().map_err(|error| local(&error))?;
-    if now.size() == size { Ok(file) } else { Err(changed(path, "its size is another")) }
+    let now = FileSignature::of(&file.metadata().map_err(|error| local(&error))?);
+    if now == *closed.file() {
+        Ok(file)
+    } else {
+        Err(changed(path, "it was written to, or is another file"))
+    }
 }
 
 fn changed(path: &Path, how: &str) -> Fault {
     let message = format!("the segment changed after it was inspected: {how}");
-    Fault::new(Operation::ReadSource, FaultKind::SourceChanged, message).at(path.display().to_string())
+    Fault::new(Operation::ReadSource, FaultKind::SourceChanged, message)
+        .at(path.display().to_string())
 }
 
 pub(super) fn conflict(manifest: &Manifest, key: &str) -> Fault {

@@ -78,7 +78,7 @@ pub struct RealClock {
 impl RealClock {
     /// A clock whose monotonic time begins now.
     #[must_use]
-    #[allow(clippy::disallowed_methods, reason = "the one place where time comes from the host")]
+    #[expect(clippy::disallowed_methods, reason = "the one place where time comes from the host")]
     pub fn new() -> Self {
         Self { origin: tokio::time::Instant::now() }
     }
@@ -90,7 +90,7 @@ impl Default for RealClock {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "the one place where time comes from the host")]
+#[expect(clippy::disallowed_methods, reason = "the one place where time comes from the host")]
 impl Clock for RealClock {
     fn wall(&self) -> Timestamp {
         Timestamp::now()

@@ -150,6 +150,12 @@ impl Chain {
         self.entries.get(&self.frontier?)
     }
 
+    /// The number that the chain begins with.
+    #[must_use]
+    pub const fn first(&self) -> SegmentNumber {
+        self.first
+    }
+
     /// Links passed since this process started that no GTID set confirms.
     #[must_use]
     pub const fn unverified(&self) -> u64 {

@@ -7,10 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use super::Frontier;
 use crate::segment::{Incarnation, SegmentName, SegmentNumber, SourceName};
-use crate::sys::{StateDir, StateLoadError, StateWriteError};
+use crate::sys::{self, ReadError, StateDir, StateLoadError, StateWriteError};
 
 /// The format number that this version writes and the highest it reads.
 const FORMAT: u32 = 1;
+
+/// Largest such file: 10^5 incarnations.
+const SIZE_MAX: u64 = 16 << 20;
+
+fn undecodable(path: &Path, detail: String) -> StateLoadError {
+    StateLoadError::Decode { path: path.to_owned(), source: serde::de::Error::custom(detail) }
+}
 
 /// One incarnation's cursor: every segment from `from` to `segment` can be restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +64,7 @@ impl CursorFile {
                  or set source.name",
                 file.source
             );
-            return Err(StateLoadError::undecodable(&path, detail));
+            return Err(undecodable(&path, detail));
         }
         Ok(Some(file))
     }
@@ -68,22 +75,27 @@ impl CursorFile {
     /// When it does not decode.
     pub fn peek(state_dir: &Path) -> Result<Option<Self>, StateLoadError> {
         let path = Self::path(state_dir);
-        let file: Option<Self> = crate::sys::load_optional(&path)?;
+        let file: Option<Self> = match sys::read_json(&path, SIZE_MAX) {
+            Ok(file) => Some(file),
+            Err(StateLoadError::Read(ReadError::NotFound { .. })) => None,
+            Err(error) => return Err(error),
+        };
         if let Some(file) = &file {
             if file.format > FORMAT {
                 let detail = format!(
                     "format {} is newer than this version reads ({FORMAT}); use a newer binlog-archiver",
                     file.format
                 );
-                return Err(StateLoadError::undecodable(&path, detail));
+                return Err(undecodable(&path, detail));
             }
-            let contradiction = file.incarnations.iter().find(|(_, e)| e.segment.number() != e.number);
+            let contradiction =
+                file.incarnations.iter().find(|(_, e)| e.segment.number() != e.number);
             if let Some((incarnation, entry)) = contradiction {
                 let detail = format!(
                     "incarnation {incarnation}: segment {} does not have number {}",
                     entry.segment, entry.number
                 );
-                return Err(StateLoadError::undecodable(&path, detail));
+                return Err(undecodable(&path, detail));
             }
         }
         Ok(file)

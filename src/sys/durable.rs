@@ -23,10 +23,13 @@ use serde::de::DeserializeOwned;
 use super::errors::{OpenStateError, StateLoadError, StateWriteError};
 use super::judge::{Judgement, Step, judge};
 use super::lock::StateLock;
-use super::read::read_limited;
+use super::read::{ReadError, read_limited};
 
 /// Begins the name of every file that is not finished yet.
 pub const TEMP_PREFIX: &str = ".tmp-";
+
+/// Longer than any file of state: a dead letter with the largest GTID sets seen stays far below.
+pub const STATE_BYTES_MAX: u64 = 64 << 20;
 
 /// A value that is on disk: made only by a durable write, or by reading one back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,6 +172,7 @@ impl StateDir {
     ///
     /// # Errors
     /// See [`StateWriteError`].
+    #[expect(clippy::disallowed_methods, reason = "the one place where both folders are synced")]
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), StateWriteError> {
         let (from_path, from_folder) = self.open_folder_of(from)?;
         let (to_path, to_folder) = self.open_folder_of(to)?;
@@ -290,6 +294,18 @@ pub fn read_json<T: DeserializeOwned>(path: &Path, max: u64) -> Result<T, StateL
     let bytes = read_limited(path, max)?;
     serde_json::from_slice(&bytes)
         .map_err(|source| StateLoadError::Decode { path: path.to_owned(), source })
+}
+
+/// Reads a JSON file of state that may be absent, without any claim on the state directory.
+///
+/// # Errors
+/// When it is unreadable, longer than [`STATE_BYTES_MAX`], or does not decode.
+pub fn load_optional<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StateLoadError> {
+    match read_json(path, STATE_BYTES_MAX) {
+        Ok(value) => Ok(Some(value)),
+        Err(StateLoadError::Read(ReadError::NotFound { .. })) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

@@ -155,7 +155,10 @@ fn values_come_back_with_their_proof_and_rot_is_an_error() {
     let saved = state.save_json(&path, vec![1, 2, 3]).unwrap();
     let loaded: Durable<Vec<u32>> = state.load_json(&path, 1000).unwrap();
     assert_eq!(loaded, saved);
+    assert_eq!(load_optional::<Vec<u32>>(&path).unwrap(), Some(vec![1, 2, 3]));
+    assert_eq!(load_optional::<Vec<u32>>(&state.root().join("w.json")).unwrap(), None);
     fs::write(&path, "[1, 2").unwrap();
+    assert!(load_optional::<Vec<u32>>(&path).is_err());
     let error = state.load_json::<Vec<u32>>(&path, 1000).unwrap_err();
     assert!(error.to_string().contains("v.json does not decode"), "{error}");
 }

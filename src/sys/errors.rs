@@ -1,7 +1,7 @@
 //! Why state could not be written or read, told apart by what has to happen next (I7, I8).
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::lock::LockError;
 use super::read::ReadError;
@@ -64,6 +64,22 @@ pub enum StateLoadError {
         /// Where and why.
         source: serde_json::Error,
     },
+    /// The file is JSON, but says what cannot be.
+    #[error("{} does not decode: {detail}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        detail: String,
+    },
+}
+
+impl StateLoadError {
+    /// For a file that decodes, but contradicts itself or this version.
+    #[must_use]
+    pub fn undecodable(path: &Path, detail: impl Into<String>) -> Self {
+        Self::Invalid { path: path.to_owned(), detail: detail.into() }
+    }
 }
 
 /// Why a state directory could not be opened for writing.

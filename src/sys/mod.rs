@@ -12,7 +12,7 @@ mod signals;
 
 #[cfg(debug_assertions)]
 pub use durable::Hook;
-pub use durable::{Durable, StateDir, TEMP_PREFIX, read_json};
+pub use durable::{Durable, STATE_BYTES_MAX, StateDir, TEMP_PREFIX, load_optional, read_json};
 pub use errors::{OpenStateError, StateLoadError, StateWriteError};
 pub use judge::Step;
 pub use lock::{LOCK_FILE, LockError, StateLock};

@@ -44,9 +44,13 @@ pub enum ReadError {
 /// # Errors
 /// When it is absent, longer, or cannot be read.
 pub fn read_limited(path: &Path, max: u64) -> Result<Vec<u8>, ReadError> {
-    let failed = |source: io::Error| match source.kind() {
-        io::ErrorKind::NotFound => ReadError::NotFound { path: path.to_owned() },
-        _ => ReadError::Io { path: path.to_owned(), source },
+    let failed = |source: io::Error| {
+        let path = path.to_owned();
+        if source.kind() == io::ErrorKind::NotFound {
+            ReadError::NotFound { path }
+        } else {
+            ReadError::Io { path, source }
+        }
     };
     let file = File::open(path).map_err(failed)?;
     let mut bytes = Vec::new();

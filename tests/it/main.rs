@@ -12,6 +12,7 @@
     clippy::unwrap_used
 )]
 
+mod binlog;
 mod common;
 mod harness;
 mod store_contract;

@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports)]
 
 mod database;
+mod generate;
 mod s3;
 mod workspace;
 
@@ -11,6 +12,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 pub use database::{MariadbServer, MysqlServer, Server};
+pub use generate::{Generated, Written};
 pub use s3::{Keys, S3Server};
 pub use workspace::{Daemon, Ran, Workspace};
 

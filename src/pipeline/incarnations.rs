@@ -1,0 +1,448 @@
+//! Which incarnation a listed segment belongs to, and when a new one is opened.
+//!
+//! VM rollback, RESET, re-initialisation, restore and clone are all decided here, by what is on disk
+//! against what is committed (`docs/formats.md`, Identity).
+//!
+//! **Invariants.** A number that is committed or known is the same segment only when heads agree,
+//! and for the highest one on disk, digests too. Other bytes under such a number open a new
+//! incarnation; nothing is replaced (I4).
+//!
+//! **Crash.** An incarnation may have been opened without a manifest; the next start uses it.
+//!
+//! **Cancellation.** A dropped future leaves at most such a record.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::sync::Arc;
+
+use crate::archive::{
+    Archive, Comparison, FORMAT, First, IncarnationRecord, Manifest, Predecessor, Reason, compare,
+};
+use crate::binlog::{Kind, Peek};
+use crate::clock::Clock;
+use crate::fault::{Fault, FaultKind, Operation};
+use crate::segment::{Head, Incarnation, Link, SegmentName, SegmentNumber, Side, link};
+use crate::source::{Listed, Scan};
+
+use super::Start;
+use super::tracker::Key;
+
+/// Tries to open an incarnation before a race with another writer counts as a fault.
+const OPEN_TRIES: u32 = 5;
+
+/// What this host says of itself in an incarnation's record.
+#[derive(Debug, Clone)]
+pub(super) struct Identity {
+    pub(super) server_uuid: Option<String>,
+    pub(super) host: String,
+    pub(super) start: Start,
+}
+
+/// The newest incarnation, and what is known under its numbers.
+#[derive(Debug)]
+struct Newest {
+    record: IncarnationRecord,
+    committed: BTreeSet<SegmentNumber>,
+    /// Segments of it seen on disk by this process, and its first one.
+    seen: BTreeMap<SegmentNumber, (SegmentName, Head)>,
+    /// Whether the highest committed number on disk was compared by digest.
+    compared: bool,
+}
+
+/// A listed segment whose first events are known.
+#[derive(Debug, Clone, Copy)]
+struct OnDisk<'a> {
+    listed: &'a Listed,
+    peek: &'a Peek,
+    number: SegmentNumber,
+}
+
+impl<'a> OnDisk<'a> {
+    /// `None` for one that is gone or cannot be read, and for a last one whose first event the
+    /// server has not written whole: its head is not final.
+    fn of(listed: &'a Listed) -> Option<Self> {
+        let peek = listed.peek()?;
+        let unwritten = listed.is_last() && peek.kind == Kind::Torn;
+        (!unwritten).then_some(Self { listed, peek, number: listed.name.number() })
+    }
+
+    /// What the first events of a file tell of it.
+    fn side(&self) -> Side<'a> {
+        Side {
+            name: &self.listed.name,
+            listed_after: self.listed.listed_after.as_ref(),
+            next_segment: None,
+            ending: None,
+            crash_tail: false,
+            created_at_startup: self.peek.created_at_startup,
+            previous: self.peek.previous.as_ref(),
+            added: None,
+            anonymous_transactions: None,
+        }
+    }
+}
+
+/// Decides for each scan.
+#[derive(Debug)]
+pub(super) struct Incarnations {
+    archive: Arc<Archive>,
+    clock: Arc<dyn Clock>,
+    identity: Identity,
+    newest: Option<Newest>,
+    /// The newest one's predecessor, with what is committed in it: segments that both share.
+    before: Option<(Predecessor, BTreeSet<SegmentNumber>)>,
+}
+
+/// What a scan's segments turned out to be.
+#[derive(Debug, Default)]
+pub(super) struct Assignment {
+    /// Not committed yet, with the key they belong under.
+    pub(super) open: Vec<(Key, Listed)>,
+    /// An incarnation opened by this scan.
+    pub(super) opened: Vec<IncarnationRecord>,
+}
+
+impl Incarnations {
+    /// Begins with the newest incarnation of the archive, if it has one.
+    pub(super) async fn load(
+        archive: Arc<Archive>,
+        clock: Arc<dyn Clock>,
+        identity: Identity,
+        records: &[IncarnationRecord],
+    ) -> Result<Self, Fault> {
+        let mut this = Self { archive, clock, identity, newest: None, before: None };
+        if let Some(record) = records.last() {
+            this.enter(record.clone()).await?;
+        }
+        Ok(this)
+    }
+
+    async fn enter(&mut self, record: IncarnationRecord) -> Result<(), Fault> {
+        let committed = self.archive.committed(&record.incarnation).await?.into_keys().collect();
+        self.before = match &record.predecessor {
+            Some(predecessor) => {
+                let numbers = self.archive.committed(&predecessor.incarnation).await?;
+                Some((predecessor.clone(), numbers.into_keys().collect()))
+            }
+            None => None,
+        };
+        let first = (record.first.segment.clone(), record.first.head);
+        let seen = BTreeMap::from([(record.first.number, first)]);
+        self.newest = Some(Newest { record, committed, seen, compared: false });
+        Ok(())
+    }
+
+    /// The server's UUID, as it is now.
+    pub(super) fn server_is(&mut self, uuid: String) {
+        self.identity.server_uuid = Some(uuid);
+    }
+
+    /// A segment of the newest incarnation was committed.
+    pub(super) fn committed(&mut self, key: &Key) {
+        if let Some(newest) = &mut self.newest {
+            if newest.record.incarnation == key.incarnation {
+                newest.committed.insert(key.number);
+            }
+        }
+        if let Some((predecessor, committed)) = &mut self.before {
+            if predecessor.incarnation == key.incarnation {
+                committed.insert(key.number);
+            }
+        }
+    }
+
+    /// Finds the incarnation of each listed segment, opening new ones where the server's history is
+    /// not the archive's.
+    pub(super) async fn assign(&mut self, scan: &Scan) -> Result<Assignment, Fault> {
+        let mut assignment = Assignment::default();
+        let all: Vec<OnDisk<'_>> = scan.segments.iter().filter_map(OnDisk::of).collect();
+        let Some(last) = all.last().copied() else { return Ok(assignment) };
+        // After a change of log_bin the index may still list segments of the older base.
+        let base = last.listed.name.base();
+        let (present, older): (Vec<OnDisk<'_>>, Vec<OnDisk<'_>>) =
+            all.into_iter().partition(|on_disk| on_disk.listed.name.base() == base);
+        // Each round opens one incarnation; more than a few in one scan is a fault of ours.
+        for _ in 0..OPEN_TRIES {
+            let Some(newest) = &self.newest else {
+                let Some(first) = self.first_of(&present) else { return Ok(assignment) };
+                self.open(Reason::FirstStart, first, None, &mut assignment).await?;
+                continue;
+            };
+            let known = &newest.record;
+            if base != known.first.segment.base() {
+                let first = present.first().copied().unwrap_or(last);
+                let left = self.left_at(None).await?;
+                self.open(Reason::NumberingRestarted, first, left, &mut assignment).await?;
+                continue;
+            }
+            let other_server = matches!(
+                (&known.server_uuid, &self.identity.server_uuid),
+                (Some(theirs), Some(ours)) if theirs != ours
+            );
+            if other_server || self.diverges(&present).await? {
+                let shared = self.last_shared(&present).await?;
+                let after = shared.as_ref().map(|(number, _)| *number);
+                let first =
+                    present.iter().find(|l| after.is_none_or(|after| l.number > after)).copied();
+                let Some(first) = first else { return Ok(assignment) };
+                let reason = match (other_server, after) {
+                    (true, _) => Reason::ServerChanged,
+                    (false, Some(_)) => Reason::Fork,
+                    (false, None) => Reason::NumberingRestarted,
+                };
+                let left = self.left_at(shared).await?;
+                self.open(reason, first, left, &mut assignment).await?;
+                continue;
+            }
+            if let Some(fork) = self.take_in(&present).await? {
+                let below = self.nearest_below(fork.number);
+                let left = self.left_at(below).await?;
+                self.open(Reason::Fork, fork, left, &mut assignment).await?;
+                continue;
+            }
+            self.collect(&present, &older, &mut assignment);
+            return Ok(assignment);
+        }
+        let message = "the binlog directory shows a new history again and again within one look; \
+                       is another server writing into it?";
+        Err(Fault::new(Operation::ReadSource, FaultKind::Other, message))
+    }
+
+    /// The segment that archiving begins with on a source that has nothing yet.
+    fn first_of<'a>(&self, present: &[OnDisk<'a>]) -> Option<OnDisk<'a>> {
+        match &self.identity.start {
+            Start::Oldest => present.first().copied(),
+            Start::Now => present.last().copied(),
+            Start::Segment(name) => present.iter().find(|l| l.number >= name.number()).copied(),
+        }
+    }
+
+    /// Whether a known number has other bytes on disk.
+    async fn diverges(&mut self, present: &[OnDisk<'_>]) -> Result<bool, Fault> {
+        let Some(newest) = &self.newest else { return Ok(false) };
+        let other_head = present.iter().any(|l| {
+            let seen = newest.seen.get(&l.number);
+            seen.is_some_and(|(_, head)| *head != l.peek.head)
+        });
+        if other_head {
+            return Ok(true);
+        }
+        if newest.compared {
+            return Ok(false);
+        }
+        // The head may survive what changed the tail (a VM rolled back): compare the highest whole.
+        let highest = present.iter().rev().find(|l| newest.committed.contains(&l.number));
+        let same = match highest {
+            Some(highest) => self.is_committed_as(highest).await?,
+            None => true,
+        };
+        if let Some(newest) = self.newest.as_mut().filter(|_| same) {
+            newest.compared = true;
+        }
+        Ok(!same)
+    }
+
+    /// Whether a file is the segment committed under its number in the newest incarnation.
+    async fn is_committed_as(&self, on_disk: &OnDisk<'_>) -> Result<bool, Fault> {
+        let Some(newest) = &self.newest else { return Ok(false) };
+        let found = self.archive.manifest(&newest.record.incarnation, on_disk.number).await?;
+        let Some(manifest) = found else { return Ok(false) };
+        if on_disk.peek.head != manifest.head {
+            return Ok(false);
+        }
+        let path = on_disk.listed.path.clone();
+        let compared = tokio::task::spawn_blocking({
+            let path = path.clone();
+            move || compare(|| File::open(&path), &manifest)
+        });
+        match compared.await {
+            Ok(Ok(comparison)) => Ok(comparison == Comparison::Same),
+            Ok(Err(error)) => Err(Fault::local(Operation::ReadSource, &path, &error)),
+            Err(error) => {
+                Err(Fault::new(Operation::ReadSource, FaultKind::Other, error.to_string()))
+            }
+        }
+    }
+
+    /// The highest number whose bytes on disk are those of the newest incarnation.
+    async fn last_shared(
+        &self,
+        present: &[OnDisk<'_>],
+    ) -> Result<Option<(SegmentNumber, SegmentName)>, Fault> {
+        let Some(newest) = &self.newest else { return Ok(None) };
+        for on_disk in present.iter().rev() {
+            let seen = newest.seen.get(&on_disk.number);
+            if seen.is_some_and(|(_, head)| *head != on_disk.peek.head) {
+                continue;
+            }
+            let same = if newest.committed.contains(&on_disk.number) {
+                self.is_committed_as(on_disk).await?
+            } else {
+                // Not committed: the head is all that is known of it, and it is equal.
+                seen.is_some()
+            };
+            if same {
+                return Ok(Some((on_disk.number, on_disk.listed.name.clone())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes numbers in that the newest incarnation does not know yet, in order, as far as nothing
+    /// forks. Returns the first segment that does.
+    async fn take_in<'a>(&mut self, present: &[OnDisk<'a>]) -> Result<Option<OnDisk<'a>>, Fault> {
+        let mut below: Option<&OnDisk<'_>> = None;
+        for on_disk in present {
+            let Some(newest) = &self.newest else { return Ok(None) };
+            let number = on_disk.number;
+            let ours = self.before.is_none() || number >= newest.record.first.number;
+            if ours && !newest.seen.contains_key(&number) && !newest.committed.contains(&number) {
+                if number < newest.record.first.number && self.identity.start != Start::Oldest {
+                    continue;
+                }
+                if self.forks(on_disk, below).await? {
+                    return Ok(Some(*on_disk));
+                }
+            }
+            if ours {
+                if let Some(newest) = &mut self.newest {
+                    let known = (on_disk.listed.name.clone(), on_disk.peek.head);
+                    newest.seen.insert(number, known);
+                }
+                below = Some(on_disk);
+            }
+        }
+        // Only what is on disk is compared again; one below it stays as a neighbour.
+        if let (Some(newest), Some(lowest)) = (&mut self.newest, present.first()) {
+            let first = newest.record.first.number;
+            newest.seen.retain(|number, _| *number >= lowest.number || *number == first);
+        }
+        Ok(None)
+    }
+
+    /// Whether a new number's history is another one than its nearest known neighbour's.
+    async fn forks(&self, on_disk: &OnDisk<'_>, below: Option<&OnDisk<'_>>) -> Result<bool, Fault> {
+        let Some(newest) = &self.newest else { return Ok(false) };
+        let incarnation = &newest.record.incarnation;
+        let committed_below = newest.committed.range(..on_disk.number).next_back().copied();
+        let nearer =
+            below.filter(|below| committed_below.is_none_or(|number| below.number >= number));
+        if let Some(below) = nearer.filter(|below| !newest.committed.contains(&below.number)) {
+            return Ok(link(&below.side(), &on_disk.side()) == Link::Fork);
+        }
+        if let Some(number) = committed_below {
+            let manifest = self.archive.manifest(incarnation, number).await?;
+            let forks = |manifest: Manifest| link(&manifest.side(), &on_disk.side()) == Link::Fork;
+            return Ok(manifest.is_some_and(forks));
+        }
+        let committed_above = newest.committed.range(on_disk.number..).next().copied();
+        if let Some(number) = committed_above {
+            let manifest = self.archive.manifest(incarnation, number).await?;
+            let forks = |manifest: Manifest| link(&on_disk.side(), &manifest.side()) == Link::Fork;
+            return Ok(manifest.is_some_and(forks));
+        }
+        Ok(false)
+    }
+
+    fn nearest_below(&self, number: SegmentNumber) -> Option<(SegmentNumber, SegmentName)> {
+        let newest = self.newest.as_ref()?;
+        let seen = newest.seen.range(..number).next_back();
+        seen.map(|(number, (name, _))| (*number, name.clone()))
+    }
+
+    /// Where the newest incarnation is left: at the segment both share, else at its highest one.
+    async fn left_at(
+        &self,
+        shared: Option<(SegmentNumber, SegmentName)>,
+    ) -> Result<Option<Predecessor>, Fault> {
+        let Some(newest) = &self.newest else { return Ok(None) };
+        let incarnation = newest.record.incarnation.clone();
+        if let Some((number, segment)) = shared {
+            return Ok(Some(Predecessor { incarnation, segment, number }));
+        }
+        let highest = newest.committed.last().copied();
+        let manifest = match highest {
+            Some(number) => self.archive.manifest(&incarnation, number).await?,
+            None => None,
+        };
+        Ok(Some(match manifest {
+            Some(manifest) => {
+                Predecessor { incarnation, segment: manifest.segment, number: manifest.number }
+            }
+            None => {
+                let first = newest.record.first.clone();
+                Predecessor { incarnation, segment: first.segment, number: first.number }
+            }
+        }))
+    }
+
+    async fn open(
+        &mut self,
+        reason: Reason,
+        first: OnDisk<'_>,
+        predecessor: Option<Predecessor>,
+        assignment: &mut Assignment,
+    ) -> Result<(), Fault> {
+        let (head, segment) = (first.peek.head, first.listed.name.clone());
+        let mut ordinal = self.newest.as_ref().map_or(0, |newest| newest.record.ordinal);
+        for _ in 0..OPEN_TRIES {
+            ordinal += 1;
+            let record = IncarnationRecord {
+                format: FORMAT,
+                source: self.archive.source().clone(),
+                incarnation: Incarnation::new(ordinal, &head),
+                ordinal,
+                reason,
+                server_uuid: self.identity.server_uuid.clone(),
+                flavor: first.peek.flavor,
+                first: First { segment: segment.clone(), number: first.number, head },
+                predecessor: predecessor.clone(),
+                writer_id: self.archive.writer_id().to_owned(),
+                host: self.identity.host.clone(),
+                created_at: self.clock.wall(),
+            };
+            if let Some(record) = self.archive.open_incarnation(record).await? {
+                tracing::warn!(
+                    incarnation = %record.incarnation,
+                    reason = ?record.reason,
+                    segment = %record.first.segment,
+                    "opened an incarnation"
+                );
+                assignment.opened.push(record.clone());
+                return self.enter(record).await;
+            }
+            // Taken: the record under that ordinal is another writer's.
+            if let Some(taken) = self.archive.incarnations().await?.last() {
+                ordinal = taken.ordinal;
+            }
+        }
+        let message = "another writer keeps opening incarnations of this source at the same time";
+        Err(Fault::new(Operation::Put, FaultKind::Conflict, message))
+    }
+
+    /// The segments that are not committed, under the incarnation that each belongs to.
+    fn collect(&self, present: &[OnDisk<'_>], older: &[OnDisk<'_>], assignment: &mut Assignment) {
+        let Some(newest) = &self.newest else { return };
+        let mut add = |incarnation: &Incarnation, on_disk: &OnDisk<'_>| {
+            let key = Key { incarnation: incarnation.clone(), number: on_disk.number };
+            assignment.open.push((key, on_disk.listed.clone()));
+        };
+        if let Some((shared, committed)) = &self.before {
+            for on_disk in older.iter().chain(present) {
+                let number = on_disk.number;
+                let before_ours = on_disk.listed.name.base() != newest.record.first.segment.base()
+                    || number < newest.record.first.number;
+                let its_base = on_disk.listed.name.base() == shared.segment.base();
+                if before_ours && its_base && !committed.contains(&number) {
+                    add(&shared.incarnation, on_disk);
+                }
+            }
+        }
+        for on_disk in present {
+            let number = on_disk.number;
+            if newest.seen.contains_key(&number) && !newest.committed.contains(&number) {
+                add(&newest.record.incarnation, on_disk);
+            }
+        }
+    }
+}
