@@ -21,6 +21,7 @@ mod local_multipart;
 mod local_write;
 mod pace;
 mod s3;
+mod s3_answer;
 mod s3_connect;
 mod s3_fault;
 mod s3_list;

@@ -260,6 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "a file that is not there yet, in a test")]
     async fn what_the_sdk_would_panic_on_is_a_fault() {
         let folder = tempfile::tempdir().unwrap();
         for (name, content) in [

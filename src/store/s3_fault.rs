@@ -161,31 +161,27 @@ where
         }
         return with_answer(fault, raw);
     }
-    match error {
-        SdkError::ConstructionFailure(_) => {
-            let mut fault = unanswered(operation, key, error, Hint::Nothing);
-            if fault.kind == FaultKind::Other {
-                fault.kind = FaultKind::Construction;
-            }
-            fault
+    let SdkError::DispatchFailure(failure) = error else {
+        let timeout = matches!(error, SdkError::TimeoutError(_));
+        let hint = if timeout { Hint::Timeout } else { Hint::Nothing };
+        let mut fault = unanswered(operation, key, error, hint);
+        if fault.kind == FaultKind::Other && matches!(error, SdkError::ConstructionFailure(_)) {
+            fault.kind = FaultKind::Construction;
         }
-        SdkError::TimeoutError(_) => unanswered(operation, key, error, Hint::Timeout),
-        SdkError::DispatchFailure(failure) => {
-            let hint = if failure.is_user() {
-                Hint::User
-            } else if failure.is_timeout() {
-                Hint::Timeout
-            } else if failure.is_io() {
-                Hint::Io
-            } else if failure.as_other() == Some(ErrorKind::TransientError) {
-                Hint::Closed
-            } else {
-                Hint::Nothing
-            };
-            unanswered(operation, key, error, hint)
-        }
-        _ => unanswered(operation, key, error, Hint::Nothing),
-    }
+        return fault;
+    };
+    let hint = if failure.is_user() {
+        Hint::User
+    } else if failure.is_timeout() {
+        Hint::Timeout
+    } else if failure.is_io() {
+        Hint::Io
+    } else if failure.as_other() == Some(ErrorKind::TransientError) {
+        Hint::Closed
+    } else {
+        Hint::Nothing
+    };
+    unanswered(operation, key, error, hint)
 }
 
 fn header<'a>(raw: &'a HttpResponse, name: &str) -> Option<&'a str> {
@@ -340,7 +336,7 @@ mod tests {
     #[test]
     fn a_certificate_fault_is_not_transport() {
         let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
-        let wrapped = io::Error::new(io::ErrorKind::Other, tls);
+        let wrapped = io::Error::other(tls);
         let found = dispatch(ConnectorError::io(Box::new(wrapped)));
         assert_eq!(found.kind, FaultKind::Tls);
         assert!(found.code.unwrap().contains("UnknownIssuer"));

@@ -10,7 +10,8 @@ use aws_sdk_s3::types::{ChecksumAlgorithm, ChecksumType, CompletedMultipartUploa
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-use super::s3::{S3Store, condition, conditions, plain_etag};
+use super::s3::S3Store;
+use super::s3_answer::{condition, conditions, plain_etag};
 use super::s3_fault::{fault, upload_id_of};
 use super::{Checked, Multipart, Part, PutMode, Stored};
 use crate::fault::{Fault, FaultKind, Operation};
