@@ -170,17 +170,11 @@ pub(super) fn publish(
                 Err(error) if error.kind() == ErrorKind::NotFound => None,
                 Err(error) => return Err(local_fault(operation, key, "read facts", &error)),
             };
-<<<<<<< HEAD
-            if let Mode::Update(expected) = mode
-                && old.as_ref().map(etag).as_ref() != Some(expected)
-            {
-=======
             let same = match mode {
                 Mode::Update(expected) => old.as_ref().map(etag).as_ref() == Some(expected),
                 Mode::Create | Mode::Replace => true,
             };
             if !same {
->>>>>>> store
                 let message = "the object under this key has another ETag";
                 return Err(Fault::new(operation, FaultKind::PreconditionFailed, message).at(key));
             }

@@ -131,14 +131,8 @@ pub(super) async fn abort_stale_uploads(
         for upload in answer.uploads() {
             let age = clock.age(upload.initiated());
             let ours = upload.key().filter(|key| key.starts_with(&full));
-<<<<<<< HEAD
-            if let (Some(key), Some(id), Some(age)) = (ours, upload.upload_id(), age)
-                && age >= older_than
-            {
-=======
             let is_stale = age.is_some_and(|age| age >= older_than);
             if let (Some(key), Some(id), true) = (ours, upload.upload_id(), is_stale) {
->>>>>>> store
                 stale.push((key.to_owned(), id.to_owned()));
             }
         }
