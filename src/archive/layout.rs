@@ -79,6 +79,21 @@ pub(super) fn manifest_number(key: &str) -> Option<SegmentNumber> {
     SegmentNumber::from_padded(name.strip_suffix(".json")?)
 }
 
+/// Where the catalog of an incarnation is.
+pub(super) fn catalog(source: &SourceName, incarnation: &Incarnation) -> String {
+    format!("mutable/{source}/catalog/{incarnation}/")
+}
+
+/// A block of the catalog.
+pub(super) fn catalog_block(
+    source: &SourceName,
+    incarnation: &Incarnation,
+    first: u64,
+    last: u64,
+) -> String {
+    format!("{}{first:010}-{last:010}.jsonl.zst", catalog(source, incarnation))
+}
+
 /// The writer lease of a source.
 pub(super) fn lease(source: &SourceName) -> String {
     format!("mutable/{source}/writer.json")
