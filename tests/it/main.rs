@@ -15,6 +15,8 @@
 mod binlog;
 mod common;
 mod harness;
+mod store_cases;
 mod store_contract;
+mod store_s3;
 mod store_wire;
 mod systemd;
