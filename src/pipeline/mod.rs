@@ -55,6 +55,10 @@ use worker::{Attempt, Bench, Outcome};
 /// The loop turns at least this often, so that whoever watches it sees it alive.
 const TICK: Duration = Duration::from_secs(5);
 
+/// A look at the directory and the archive that takes longer is stuck: the process no longer counts
+/// as alive. Each request in it has a limit of its own, far below.
+const LOOK_MAX: Duration = Duration::from_secs(1_800);
+
 /// How soon a closing segment is looked at again.
 const CLOSING_WAIT: Duration = Duration::from_millis(500);
 
@@ -96,6 +100,8 @@ struct Pipeline {
     keyless: Vec<SegmentName>,
     /// Committed since the scout last left: what it finds of them is old news.
     committed: HashSet<Key>,
+    /// A commit met other bytes under its number since the scout last left.
+    conflict: bool,
     obstacles: BTreeMap<Obstacle, snapshot::Trouble>,
     state_trouble: Option<snapshot::Trouble>,
     workers: JoinSet<(Key, Outcome)>,
@@ -147,6 +153,7 @@ pub async fn run(
         active: None,
         keyless: Vec::new(),
         committed: HashSet::new(),
+        conflict: false,
         obstacles: BTreeMap::new(),
         state_trouble: None,
         workers: JoinSet::new(),
@@ -166,14 +173,22 @@ impl Pipeline {
         let mut home = Some(scout);
         let mut away: JoinSet<(Scout, Look)> = JoinSet::new();
         let mut look_now = true;
+        let mut left = self.clock.mono();
         loop {
-            if look_now && let Some(scout) = home.take() {
+            if look_now && let Some(mut scout) = home.take() {
                 look_now = false;
+                if std::mem::take(&mut self.conflict) {
+                    scout.distrust();
+                }
+                left = self.clock.mono();
                 away.spawn(scout.look());
             }
             self.dispatch();
             self.catalogue();
-            self.show();
+            if home.is_some() || self.clock.mono().since(left) < LOOK_MAX {
+                // Whoever watches this process sees it alive by this alone.
+                self.show();
+            }
             if self.is_done() && home.is_some() && !look_now {
                 return Ok(());
             }
@@ -297,6 +312,7 @@ impl Pipeline {
                     job.inspected = inspected;
                 }
                 tracing::warn!(%incarnation, %segment, %fault, "archiving a segment failed");
+                self.conflict |= fault.kind == FaultKind::Conflict;
                 let once = self.settings.mode != Mode::Daemon;
                 if once && no_try_mends(&fault) {
                     self.tracker.give_up(&key, *fault);

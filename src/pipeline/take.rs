@@ -1,15 +1,16 @@
 //! Taking in what a look at the directory and the archive found.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::attach::Attached;
 use super::lease_task::LeaseTask;
 use super::scout::{Look, Obstacle};
-use super::tracker::{Key, Now};
+use super::tracker::{Key, Now, State};
 use super::worker::Bench;
 use super::{Connected, Job, Mode, Pipeline, RunError, snapshot};
 use crate::progress::Chain;
+use crate::segment::{Head, SegmentName};
 use crate::source::{Listed, Scan};
 
 impl Pipeline {
@@ -31,6 +32,7 @@ impl Pipeline {
         self.keyless = look.keyless;
         if let (Some(open), Some(scan)) = (look.open, look.scan) {
             self.looks += 1;
+            self.reassign(&open, &scan);
             for (key, listed) in open {
                 if !recent.contains(&key) {
                     self.found(key, listed, &scan);
@@ -43,7 +45,35 @@ impl Pipeline {
         Ok(())
     }
 
-    fn found(&mut self, key: Key, listed: Listed, scan: &Arc<Scan>) {
+    /// Lets go of segments that the look gave to another incarnation, or found committed: the same
+    /// bytes under another key. One whose bytes are gone stays, for all to see.
+    fn reassign(&mut self, open: &[(Key, Listed)], scan: &Scan) {
+        let keys: HashMap<&SegmentName, &Key> =
+            open.iter().map(|(key, listed)| (&listed.name, key)).collect();
+        let heads: HashMap<&SegmentName, Head> = scan
+            .segments
+            .iter()
+            .filter_map(|listed| Some((&listed.name, listed.peek()?.head)))
+            .collect();
+        let gone: Vec<Key> = self
+            .jobs
+            .iter()
+            .filter(|(key, job)| {
+                let head = job.listed.peek().map(|peek| peek.head);
+                let same = head.is_some() && heads.get(&job.listed.name).copied() == head;
+                same && keys.get(&job.listed.name) != Some(key)
+            })
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in gone {
+            if self.tracker.get(&key).is_some_and(|tracked| tracked.state != State::InFlight) {
+                self.tracker.done(&key);
+                self.jobs.remove(&key);
+            }
+        }
+    }
+
+    fn found(&mut self, key: Key, mut listed: Listed, scan: &Arc<Scan>) {
         // The server still writes its last file, unless it shut down cleanly.
         let in_use = listed.peek().and_then(|peek| peek.in_use);
         let may_be_final = in_use == Some(false) || self.settings.mode == Mode::OnceFinal;
@@ -58,6 +88,8 @@ impl Pipeline {
                 if job.listed.signature() != listed.signature() {
                     job.inspected = None;
                 }
+                // Once its predecessor is purged, the index no longer tells what it was.
+                listed.listed_after = listed.listed_after.or(job.listed.listed_after.take());
                 job.listed = listed;
                 job.scan = scan;
             }
