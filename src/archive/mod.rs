@@ -40,7 +40,8 @@ pub use lease::{Lease, LeaseError, LeaseState, TakeOver};
 pub use manifest::{
     Create, FORMAT, First, IncarnationRecord, Manifest, Predecessor, Proof, Reason, set_hash,
 };
-pub use put::{Compression, Inspected, ProofPolicy, Put, PutOptions, Receipt};
+pub use prove::ProofPolicy;
+pub use put::{Compression, Inspected, Put, PutOptions, Receipt};
 
 use crate::fault::{Fault, FaultKind, Operation};
 use crate::segment::{Digest, SourceName};

@@ -8,11 +8,19 @@ use sha2::{Digest as _, Sha256};
 
 use super::layout::Encoding;
 use super::manifest::Proof;
-use super::put::ProofPolicy;
 use super::{Archive, Fault};
 use crate::fault::{FaultKind, Operation};
 use crate::segment::Digest;
 use crate::store::{self, Store, Stored};
+
+/// What counts as proof.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProofPolicy {
+    /// The store's own check where it was probed, else reading back.
+    Auto,
+    /// Always read back.
+    ReadBack,
+}
 
 /// What a stored payload holds, read to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::encode::{self, Encoded, EncodedPart, ZSTD_LEVEL};
 use super::layout::{self, Encoding};
 use super::manifest::{Create, Manifest, Payload, Proof};
-use super::prove::read_back;
+use super::prove::{ProofPolicy, read_back};
 use super::{Archive, Fault};
 use crate::binlog::Inspection;
 use crate::fault::{FaultKind, Operation};
@@ -39,15 +39,6 @@ pub enum Compression {
     None,
     /// zstd, level 1.
     Zstd,
-}
-
-/// What counts as proof.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProofPolicy {
-    /// The store's own check where it was probed, else reading back.
-    Auto,
-    /// Always read back.
-    ReadBack,
 }
 
 /// How payloads are put.
