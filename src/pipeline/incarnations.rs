@@ -412,12 +412,15 @@ impl Incarnations {
                 created_at: self.clock.wall(),
             };
             if let Some(record) = self.archive.open_incarnation(record).await? {
-                tracing::warn!(
-                    incarnation = %record.incarnation,
-                    reason = ?record.reason,
-                    segment = %record.first.segment,
-                    "opened an incarnation"
-                );
+                let (incarnation, segment) = (&record.incarnation, &record.first.segment);
+                match reason {
+                    Reason::FirstStart => {
+                        tracing::info!(%incarnation, %segment, "opened the first incarnation");
+                    }
+                    Reason::NumberingRestarted | Reason::Fork | Reason::ServerChanged => {
+                        tracing::warn!(%incarnation, %segment, ?reason, "history forked: opened an incarnation");
+                    }
+                }
                 assignment.opened.push(record.clone());
                 return self.enter(record).await;
             }
