@@ -15,6 +15,7 @@
 mod binlog;
 mod common;
 mod harness;
+mod soak;
 mod store_cases;
 mod store_contract;
 mod store_s3;
