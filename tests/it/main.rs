@@ -14,7 +14,9 @@
 
 mod binlog;
 mod common;
+mod daemon;
 mod harness;
+mod memory;
 mod store_contract;
 mod store_wire;
 mod systemd;
