@@ -136,10 +136,7 @@ impl Archive {
 
     /// Reads these manifests, several at once, in the order given. One that is gone meanwhile is
     /// an error: nobody deletes manifests.
-    ///
-    /// # Errors
-    /// When the store cannot be read, or a manifest is gone or does not decode.
-    pub async fn manifests(
+    pub(super) async fn read_each(
         &self,
         incarnation: &Incarnation,
         numbers: Vec<SegmentNumber>,

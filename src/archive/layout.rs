@@ -17,17 +17,15 @@ pub enum Encoding {
 }
 
 /// Where all manifests, incarnations, losses and letter copies of all sources are.
-pub const INDEX: &str = "index/";
+pub(super) const INDEX: &str = "index/";
 
 /// Where the payloads of an incarnation are.
-#[must_use]
-pub fn payloads(source: &SourceName, incarnation: &Incarnation) -> String {
+pub(super) fn payloads(source: &SourceName, incarnation: &Incarnation) -> String {
     format!("payloads/{source}/{incarnation}/")
 }
 
 /// A payload.
-#[must_use]
-pub fn payload(
+pub(super) fn payload(
     source: &SourceName,
     incarnation: &Incarnation,
     number: SegmentNumber,
@@ -43,8 +41,7 @@ pub fn payload(
 }
 
 /// The number in a payload's key.
-#[must_use]
-pub fn payload_number(key: &str) -> Option<SegmentNumber> {
+pub(super) fn payload_number(key: &str) -> Option<SegmentNumber> {
     let (_, name) = key.rsplit_once('/')?;
     let (number, rest) = name.split_once('-')?;
     let digest = rest.strip_suffix(".zst").unwrap_or(rest).strip_suffix(".binlog")?;
@@ -53,45 +50,57 @@ pub fn payload_number(key: &str) -> Option<SegmentNumber> {
 }
 
 /// Where the incarnations of a source are.
-#[must_use]
-pub fn incarnations(source: &SourceName) -> String {
+pub(super) fn incarnations(source: &SourceName) -> String {
     format!("{INDEX}{source}/incarnations/")
 }
 
 /// An incarnation's record.
-#[must_use]
-pub fn incarnation(source: &SourceName, ordinal4: &str) -> String {
+pub(super) fn incarnation(source: &SourceName, ordinal4: &str) -> String {
     format!("{}{ordinal4}.json", incarnations(source))
 }
 
 /// Where the manifests of an incarnation are.
-#[must_use]
-pub fn manifests(source: &SourceName, incarnation: &Incarnation) -> String {
+pub(super) fn manifests(source: &SourceName, incarnation: &Incarnation) -> String {
     format!("{INDEX}{source}/{incarnation}/manifests/")
 }
 
 /// A manifest: the commit point (I1).
-#[must_use]
-pub fn manifest(source: &SourceName, incarnation: &Incarnation, number: SegmentNumber) -> String {
+pub(super) fn manifest(
+    source: &SourceName,
+    incarnation: &Incarnation,
+    number: SegmentNumber,
+) -> String {
     format!("{}{}.json", manifests(source, incarnation), number.padded())
 }
 
 /// The number in a manifest's key.
-#[must_use]
-pub fn manifest_number(key: &str) -> Option<SegmentNumber> {
+pub(super) fn manifest_number(key: &str) -> Option<SegmentNumber> {
     let (_, name) = key.rsplit_once('/')?;
     SegmentNumber::from_padded(name.strip_suffix(".json")?)
 }
 
+/// Where the catalog of an incarnation is.
+pub(super) fn catalog(source: &SourceName, incarnation: &Incarnation) -> String {
+    format!("mutable/{source}/catalog/{incarnation}/")
+}
+
+/// A block of the catalog.
+pub(super) fn catalog_block(
+    source: &SourceName,
+    incarnation: &Incarnation,
+    first: u64,
+    last: u64,
+) -> String {
+    format!("{}{first:010}-{last:010}.jsonl.zst", catalog(source, incarnation))
+}
+
 /// The writer lease of a source.
-#[must_use]
-pub fn lease(source: &SourceName) -> String {
+pub(super) fn lease(source: &SourceName) -> String {
     format!("mutable/{source}/writer.json")
 }
 
 /// The object that probes write.
-#[must_use]
-pub fn canary(source: &SourceName) -> String {
+pub(super) fn canary(source: &SourceName) -> String {
     format!("mutable/{source}/canary")
 }
 

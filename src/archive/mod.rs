@@ -11,6 +11,7 @@
 //! **Cancellation.** Every future here may be dropped at any await: what is in the bucket then is
 //! what a crash would have left.
 
+mod blocks;
 mod catalog;
 mod check;
 mod commit;

@@ -197,7 +197,7 @@ impl Archive {
         let (token, tokens) = mpsc::channel(PARTS_HELD);
         for _ in 0..PARTS_HELD {
             // The channel has room for them all.
-            let _ = token.try_send(());
+            token.try_send(()).ok();
         }
         let (sender, mut parts) = mpsc::channel(1);
         let path = segment.closed().path().to_owned();
@@ -327,7 +327,7 @@ async fn send_parts(
         let number = u32::try_from(sent.len() + 1).unwrap_or(u32::MAX);
         sent.push(upload.part(number, part.bytes, &part.digest).await?);
         // The part's memory is free: the reading thread may fill another. It may have ended.
-        let _ = token.try_send(());
+        token.try_send(()).ok();
     }
 }
 

@@ -22,10 +22,11 @@ pub(super) fn init(args: &Args) {
         .with_target(false)
         .with_writer(io::stderr);
     // Set once, at the start of the process; a second time changes nothing.
-    let _ = match args.log_format {
+    let set = match args.log_format {
         LogFormat::Human => lines.with_ansi(io::stderr().is_terminal()).try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
+    drop(set);
     if let Some(error) = complaint {
         tracing::warn!(%error, "the log filter does not parse; using {default}");
     }

@@ -26,7 +26,7 @@ pub fn main() -> ExitCode {
         Err(error) => {
             let code = if error.use_stderr() { Exit::Usage } else { Exit::Done };
             // A closed pipe is no failure of ours.
-            let _ = error.print();
+            drop(error.print());
             return ExitCode::from(code.code());
         }
     };
@@ -104,6 +104,6 @@ fn fail(error: &CommandError) -> ExitCode {
         if io::stderr().is_terminal() { ("\u{1b}[31m", "\u{1b}[0m") } else { ("", "") };
     let lines: Vec<String> = error.message.lines().map(command::escape).collect();
     // Nowhere is left to complain that stderr is closed.
-    let _ = writeln!(err, "{red}error{plain}: {}", lines.join("\n"));
+    drop(writeln!(err, "{red}error{plain}: {}", lines.join("\n")));
     ExitCode::from(error.exit.code())
 }

@@ -165,14 +165,14 @@ pub async fn ask(path: &Path, request: &Request) -> Result<Answer, ControlError>
     let mut stream = match UnixStream::connect(path).await {
         Ok(stream) => stream,
         Err(error) => {
-            return Err(match error.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                    ControlError::NoDaemon { path: path.to_owned() }
-                }
-                io::ErrorKind::PermissionDenied => {
-                    ControlError::Denied { path: path.to_owned(), error }
-                }
-                _ => broken(error.to_string()),
+            use io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+            let (path, kind) = (path.to_owned(), error.kind());
+            return Err(if matches!(kind, NotFound | ConnectionRefused) {
+                ControlError::NoDaemon { path }
+            } else if kind == PermissionDenied {
+                ControlError::Denied { path, error }
+            } else {
+                broken(error.to_string())
             });
         }
     };

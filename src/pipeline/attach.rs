@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{RunError, Settings};
-use crate::archive::{Archive, IncarnationRecord, Lease, Manifest};
+use crate::archive::{Archive, CommittedNumbers, IncarnationRecord, Lease};
 use crate::clock::Clock;
 use crate::fault::Fault;
 use crate::progress::{Chain, CursorFile};
@@ -117,7 +117,7 @@ pub(super) async fn attach(
     for record in &records {
         let committed = archive.committed(&record.incarnation).await?;
         archived += committed.len() as u64;
-        chains.push(chain(&archive, record, committed.keys().copied(), cursor).await?);
+        chains.push(chain(&archive, record, &committed, cursor).await?);
         floor = archive.floor(&record.incarnation, committed.keys().copied()).await?;
     }
     match archive.abort_stale_uploads().await {
@@ -133,7 +133,7 @@ pub(super) async fn attach(
 pub(crate) async fn chain(
     archive: &Archive,
     record: &IncarnationRecord,
-    committed: impl Iterator<Item = SegmentNumber>,
+    committed: &CommittedNumbers,
     cursor: Option<&CursorFile>,
 ) -> Result<Chain, Fault> {
     let incarnation = &record.incarnation;
@@ -155,9 +155,9 @@ pub(crate) async fn chain(
         (None, _) => Chain::new(incarnation.clone(), record.first.number),
     };
     let known = chain.frontier_manifest().map(|manifest| manifest.number);
-    let beyond = committed.filter(|number| known.is_none_or(|known| *number > known)).collect();
-    let manifests: Vec<Arc<Manifest>> = archive.manifests(incarnation, beyond).await?;
-    for manifest in manifests {
+    let beyond = committed.iter().filter(|(number, _)| known.is_none_or(|known| **number > known));
+    let beyond: CommittedNumbers = beyond.map(|(number, entry)| (*number, entry.clone())).collect();
+    for manifest in archive.manifests(incarnation, &beyond).await? {
         chain.insert(manifest);
     }
     Ok(chain)

@@ -139,15 +139,15 @@ impl Incarnations {
 
     /// A segment of the newest incarnation was committed.
     pub(super) fn committed(&mut self, key: &Key) {
-        if let Some(newest) = &mut self.newest {
-            if newest.record.incarnation == key.incarnation {
-                newest.committed.insert(key.number);
-            }
+        if let Some(newest) = &mut self.newest
+            && newest.record.incarnation == key.incarnation
+        {
+            newest.committed.insert(key.number);
         }
-        if let Some((predecessor, committed)) = &mut self.before {
-            if predecessor.incarnation == key.incarnation {
-                committed.insert(key.number);
-            }
+        if let Some((predecessor, committed)) = &mut self.before
+            && predecessor.incarnation == key.incarnation
+        {
+            committed.insert(key.number);
         }
     }
 

@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::archive::{Archive, Committed, Inspected, Lease, LeaseError, PutOptions, TakeOver};
+use crate::archive::{Committed, Inspected, Lease, LeaseError, PutOptions, TakeOver};
 use crate::clock::Clock;
 use crate::fault::{Fault, FaultKind};
 use crate::progress::{Chain, CursorFile};
@@ -187,7 +187,6 @@ struct Job {
 #[derive(Debug)]
 struct Connected {
     bench: Arc<Bench>,
-    archive: Arc<Archive>,
     capabilities: Capabilities,
     lease: LeaseTask,
 }
@@ -283,11 +282,9 @@ impl Pipeline {
         let mut away: JoinSet<(Scout, Look)> = JoinSet::new();
         let mut look_now = true;
         loop {
-            if look_now {
-                if let Some(scout) = home.take() {
-                    look_now = false;
-                    away.spawn(scout.look());
-                }
+            if look_now && let Some(scout) = home.take() {
+                look_now = false;
+                away.spawn(scout.look());
             }
             self.dispatch();
             self.show();
@@ -517,7 +514,7 @@ impl Pipeline {
         self.chains =
             chains.into_iter().map(|chain| (chain.incarnation().clone(), chain)).collect();
         let bench = Bench {
-            archive: Arc::clone(&archive),
+            archive,
             clock: Arc::clone(&self.clock),
             server_uuid: self.settings.server_uuid.clone(),
             encrypted: self.settings.encrypted,
@@ -528,7 +525,6 @@ impl Pipeline {
         tasks.spawn(keep_lease(lease, Arc::clone(&self.clock), stop.clone()));
         self.connected = Some(Connected {
             bench: Arc::new(bench),
-            archive,
             capabilities,
             lease: LeaseTask { stop, tasks },
         });

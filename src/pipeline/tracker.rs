@@ -174,11 +174,11 @@ impl Tracker {
         tracked.attempts = tracked.attempts.saturating_add(1);
         let hint = fault.retry_after_ms.map(Duration::from_millis).unwrap_or_default();
         tracked.fault = Some(fault);
-        if let Tries::Bounded(most) = tries {
-            if tracked.attempts >= most {
-                tracked.state = State::GivenUp;
-                return;
-            }
+        if let Tries::Bounded(most) = tries
+            && tracked.attempts >= most
+        {
+            tracked.state = State::GivenUp;
+            return;
         }
         let span = tracked.delays.next().unwrap_or(max_delay).min(max_delay);
         let delay = span.mul_f64(jitter.clamp(0.0, 1.0)).max(hint.min(RETRY_AFTER_MAX));

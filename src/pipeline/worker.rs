@@ -168,7 +168,7 @@ impl Bench {
             let file = File::open(&owned)?;
             let signature = FileSignature::of(&file.metadata()?);
             // The server's own reads decide what stays in the page cache, not ours.
-            let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::NoReuse);
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::NoReuse).ok();
             Ok((binlog::inspect(Stoppable { inner: file, stop })?, signature))
         });
         match read.await {

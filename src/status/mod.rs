@@ -53,7 +53,7 @@ pub async fn offline(
         let committed = archive.committed(&record.incarnation).await?;
         archived += committed.len() as u64;
         let numbers = committed.keys().copied();
-        let chain: Chain = chain(&archive, record, numbers.clone(), durable.as_ref()).await?;
+        let chain: Chain = chain(&archive, record, &committed, durable.as_ref()).await?;
         floor = archive.floor(&record.incarnation, numbers).await?;
         chains.insert(record.incarnation.clone(), chain);
         newest = Some((record.incarnation.clone(), committed));

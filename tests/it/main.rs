@@ -17,6 +17,8 @@ mod common;
 mod daemon;
 mod harness;
 mod memory;
+mod store_cases;
 mod store_contract;
+mod store_s3;
 mod store_wire;
 mod systemd;
