@@ -71,6 +71,15 @@ pub(super) struct Scout {
     obstacle: Option<String>,
 }
 
+/// How the tries to reach the archive are spaced.
+fn delays(settings: &Settings) -> ExponentialBackoff {
+    ExponentialBuilder::default()
+        .with_min_delay(settings.retry.base_delay)
+        .with_max_delay(settings.retry.max_delay.min(Duration::from_secs(60)))
+        .without_max_times()
+        .build()
+}
+
 impl Scout {
     pub(super) fn new(
         settings: Arc<Settings>,
@@ -81,11 +90,7 @@ impl Scout {
     ) -> Self {
         let dir = SourceDir::new(settings.paths.clone(), Arc::clone(&clock));
         let scanner = Scanner::new(dir);
-        let delays = ExponentialBuilder::default()
-            .with_min_delay(settings.retry.base_delay)
-            .with_max_delay(settings.retry.max_delay.min(Duration::from_secs(60)))
-            .without_max_times()
-            .build();
+        let delays = delays(&settings);
         let not_before = clock.mono();
         Self {
             settings,
@@ -191,7 +196,9 @@ impl Scout {
         let Assignment { open, opened } = incarnations.assign(scan).await?;
         look.open = Some(open);
         look.opened = opened;
-        self.obstacle = None;
+        if self.obstacle.take().is_some() {
+            self.delays = delays(&self.settings);
+        }
         self.tries = 0;
         Ok(())
     }

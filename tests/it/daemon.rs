@@ -280,7 +280,11 @@ fn an_outage_of_the_store_loses_nothing() {
     let reached =
         |segment: &str| workspace.cursor().is_some_and(|cursor| number(&cursor) >= number(segment));
     wait_until(SOON, "the daemon caught up", || reached(&newest));
-    assert_eq!(daemon.terminate(Duration::from_secs(10)), 0);
+
+    // A store that takes connections and does not answer keeps nobody from stopping.
+    s3.pause();
+    rotations(1);
+    assert_eq!(daemon.terminate(Duration::from_secs(15)), 0);
 
     // Absent when the daemon starts, on a source that was confirmed before.
     s3.kill();
