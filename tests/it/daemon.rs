@@ -1,14 +1,17 @@
-//! The daemon between real database servers and a real S3 server: loads, kills, outages, rivals.
+//! The daemon between a real database server and a real S3 server: load, kills, outages.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod lease;
+mod restarts;
+
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::common::{
-    Archived, Daemon, MariadbServer, MysqlServer, S3Server, Workspace, copy_files, fixture,
-    json_text, source_config, wait_for, wait_until,
+    Archived, Daemon, MysqlServer, S3Server, Workspace, fixture, json_text, source_config,
+    wait_for, wait_until,
 };
 
 /// How soon the daemon must stop, and be at the end of what is closed. Generous: the tests share
@@ -16,7 +19,7 @@ use crate::common::{
 const SOON: Duration = Duration::from_secs(30);
 
 /// Fields that scripts rely on (`docs/design.md`, section 11).
-const STATUS_FIELDS: [&str; 14] = [
+const STATUS_FIELDS: [&str; 15] = [
     "source",
     "incarnation",
     "daemon",
@@ -31,6 +34,7 @@ const STATUS_FIELDS: [&str; 14] = [
     "dead_letters",
     "suspensions",
     "pins",
+    "lag_seconds",
 ];
 
 /// The closed segments of a server that rotates no more: all that it lists but the last.
@@ -122,7 +126,7 @@ fn versioned(s3: &S3Server) -> &'static str {
 }
 
 /// A workspace with the configuration for a source in a bucket of this server.
-fn workspace(s3: &S3Server, bucket: &str, name: &str, dir: &std::path::Path) -> Workspace {
+fn workspace(s3: &S3Server, bucket: &str, name: &str, dir: &Path) -> Workspace {
     // Only the admin may use buckets made by a test.
     let workspace = Workspace::new().with_env(s3.env_of(&s3.admin));
     workspace.write_config(&source_config(name, dir, &s3.store_section_in(bucket, name)));
@@ -325,167 +329,4 @@ fn a_first_start_without_its_store_fails_and_says_so() {
     assert!(error.contains("127.0.0.1:9"), "which store? {error}");
     assert!(error.to_lowercase().contains("connect"), "what is wrong? {error}");
     assert!(workspace.cursor_file().is_none());
-}
-
-/// A copy of a fixture's binlogs whose index lists only the first ones; `list` writes it again.
-fn listing(workspace: &Workspace, set: &str, count: usize) {
-    let dir = workspace.join("binlogs");
-    if !dir.exists() {
-        copy_files(&fixture(set), &dir);
-    }
-    let index = std::fs::read_to_string(fixture(set).join("binlog.index")).unwrap();
-    let lines: Vec<&str> = index.lines().take(count).collect();
-    std::fs::write(workspace.join("index.new"), lines.join("\n") + "\n").unwrap();
-    std::fs::rename(workspace.join("index.new"), dir.join("binlog.index")).unwrap();
-}
-
-/// Takes over a minute: the first daemon learns at its next renewal of the lease, each 60 s, that
-/// another one has it.
-#[test]
-fn two_daemons_on_one_source_find_out() {
-    let s3 = S3Server::shared();
-    let bucket = versioned(s3);
-    let files = Workspace::new();
-    listing(&files, "mysql97-basic", 3);
-    let first = workspace(s3, bucket, "daemon-rivals", &files.join("binlogs"));
-    let second = workspace(s3, bucket, "daemon-rivals", &files.join("binlogs"));
-    let mut one = first.daemon(&["run"]);
-    wait_for_cursor(&first, &mut one, "binlog.000002", SOON);
-
-    // The same state directory.
-    let start = Instant::now();
-    let refused = first.run(&["run"]).expect_code(5);
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
-    assert!(refused.stderr.contains(&format!("PID {}", one.pid())), "{}", refused.stderr);
-    // Another one.
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    for arguments in [&["run"][..], &["run", "--once"]] {
-        let refused = second.run(arguments).expect_code(5);
-        assert!(refused.stderr.contains(&host), "{}", refused.stderr);
-        assert!(refused.stderr.contains("--take-over"), "{}", refused.stderr);
-    }
-    assert!(one.runs());
-
-    let taken = Instant::now();
-    let mut two = second.daemon(&["run", "--take-over"]);
-    wait_for_cursor(&second, &mut two, "binlog.000002", SOON);
-    // Until the first one knows, both archive; neither overwrites.
-    listing(&files, "mysql97-basic", 6);
-    wait_for_cursor(&second, &mut two, "binlog.000005", SOON);
-    let log = first.join("daemon.log");
-    assert_eq!(one.wait(Duration::from_secs(90)), 5);
-    eprintln!("the first daemon ended {:?} after the second began", taken.elapsed());
-    let log = std::fs::read_to_string(log).unwrap();
-    let last = log.lines().next_back().unwrap();
-    assert!(last.contains(&host) && last.contains("another writer"), "{last}");
-    assert!(two.runs());
-    let archived = archived(s3, bucket, "daemon-rivals");
-    assert_eq!(archived.lease()["released"], false, "the loser released the winner's lease");
-    assert_eq!(two.terminate(Duration::from_secs(10)), 0);
-    archived.expect_written_once();
-    let names: Vec<String> = (1..=5).map(|number| format!("binlog.{number:06}")).collect();
-    archived.expect_files(&files.join("binlogs"), &names);
-}
-
-#[test]
-fn a_lost_state_directory_is_rebuilt_from_the_bucket() {
-    let s3 = S3Server::shared();
-    let bucket = versioned(s3);
-    let workspace = workspace(s3, bucket, "daemon-rebuilt", &fixture("mysql97-restart"));
-    let archived = archived(s3, bucket, "daemon-rebuilt");
-    let mut daemon = workspace.daemon(&["run"]);
-    wait_until(SOON, "all archived", || {
-        workspace.cursor().is_some() && wait_for_daemon(&workspace)["pending_total"] == 0
-    });
-    assert!(daemon.runs());
-    assert_eq!(daemon.terminate(Duration::from_secs(10)), 0);
-    let (cursor, versions) = (workspace.cursor_file().unwrap(), archived.expect_written_once());
-
-    let lose = || std::fs::remove_dir_all(workspace.join("state")).unwrap();
-    lose();
-    workspace.run(&["run", "--once"]).expect_code(0);
-    assert_eq!(
-        (workspace.cursor_file().unwrap(), archived.versions()),
-        (cursor.clone(), versions.clone())
-    );
-
-    // Killed and lost at once: the lease is still that of the writer that is no more.
-    let daemon = workspace.daemon(&["run"]);
-    wait_until(SOON, "the lease", || archived.lease()["released"] == false);
-    daemon.kill9();
-    lose();
-    workspace.run(&["run", "--once"]).expect_code(5);
-    workspace.run(&["run", "--once", "--take-over"]).expect_code(0);
-    assert_eq!((workspace.cursor_file().unwrap(), archived.versions()), (cursor, versions));
-}
-
-#[test]
-fn mysql_may_be_killed_and_started_anew_beneath_the_daemon() {
-    let server = MysqlServer::start("daemon-crash", &[]);
-    let s3 = S3Server::shared();
-    let bucket = versioned(s3);
-    let workspace = workspace(s3, bucket, "daemon-crash", &server.datadir);
-    let mut daemon = workspace.daemon(&["run"]);
-    server.shell("CREATE DATABASE d; CREATE TABLE d.t (i INT); INSERT INTO d.t VALUES (1)");
-    server.kill();
-    server.restart();
-    server.shell("INSERT INTO d.t VALUES (2)");
-    server.stop();
-    // A clean stop closes the last file.
-    wait_for_cursor(&workspace, &mut daemon, "binlog.000002", SOON);
-    server.restart();
-    server.shell("INSERT INTO d.t VALUES (3); FLUSH BINARY LOGS");
-    wait_for_cursor(&workspace, &mut daemon, "binlog.000003", SOON);
-    assert_eq!(workspace.status()["holes"], Value::from([0; 0]));
-    daemon.signal(Signal::INT);
-    assert_eq!(daemon.wait(Duration::from_secs(10)), 0);
-    let archived = archived(s3, bucket, "daemon-crash");
-    let manifests = archived.expect_files(&server.datadir, &closed(server.binlogs()));
-    judge_gtids(&server, &manifests);
-    let sealed: Vec<&str> = manifests.iter().map(|m| json_text(&m["sealed"])).collect();
-    assert_eq!(sealed, ["crash-tail", "stop", "closed"]);
-}
-
-/// Takes about 20 s. MariaDB clears the in-use flag of a file only after the index lists the next.
-#[test]
-fn mariadb_files_are_archived_as_they_are_in_the_end() {
-    let server = MariadbServer::start("daemon-mariadb", &[]);
-    let s3 = S3Server::shared();
-    let bucket = versioned(s3);
-    let workspace = workspace(s3, bucket, "daemon-mariadb", &server.datadir);
-    let mut daemon = workspace.daemon(&["run"]);
-    let load = ["soak", "--seconds", "8", "--rate", "60", "--rotate", "0.4"];
-    assert!(server.workload(&load).wait().unwrap().success());
-    let rotated = closed(server.binlogs());
-    assert!(rotated.len() >= 8, "{rotated:?}");
-    wait_for_cursor(&workspace, &mut daemon, rotated.last().unwrap(), SOON);
-    // A crash leaves the flag set for ever.
-    server.shell("CREATE TABLE load.more (i INT); INSERT INTO load.more VALUES (1)");
-    let crashed = server.binlogs().pop().unwrap();
-    server.kill();
-    server.restart();
-    wait_for_cursor(&workspace, &mut daemon, &crashed, SOON);
-    assert_eq!(workspace.status()["holes"], Value::from([0; 0]));
-    assert_eq!(daemon.terminate(Duration::from_secs(10)), 0);
-
-    let files = server.binlogs();
-    let archived = archived(s3, bucket, "daemon-mariadb");
-    let manifests = archived.expect_files(&server.datadir, &closed(files.clone()));
-    archived.expect_written_once();
-    let (last, before) = manifests.split_last().unwrap();
-    assert_eq!((&last["sealed"], &last["in_use"]), (&"crash-tail".into(), &true.into()));
-    for manifest in before {
-        assert_eq!((&manifest["sealed"], &manifest["in_use"]), (&"closed".into(), &false.into()));
-    }
-    let lists = previous_of(|sql| server.shell(sql), &files);
-    let mut seen = BTreeSet::new();
-    for (manifest, pair) in manifests.iter().zip(files.windows(2)) {
-        assert_eq!(json_text(&manifest["previous"]), lists[&pair[0]], "previous of {}", pair[0]);
-        // One domain, one server: the highest number added is where the next file begins.
-        let added = json_text(&manifest["added"]);
-        let (pair_of, highest) =
-            (added.rsplit_once('-').unwrap().0, added.rsplit([':', '-']).next());
-        assert_eq!(lists[&pair[1]], format!("{pair_of}-{}", highest.unwrap()), "{added}");
-        assert!(seen.insert(added.to_owned()));
-    }
 }
