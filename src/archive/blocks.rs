@@ -24,7 +24,7 @@ use crate::segment::{Incarnation, SegmentNumber};
 use crate::store::{self, PutMode};
 
 /// Numbers a block.
-pub(super) const BLOCK: u64 = 1_000;
+pub const BLOCK: u64 = 1_000;
 
 /// Largest block read, as stored and decoded.
 const BLOCK_MAX: usize = 256 << 20;
@@ -235,8 +235,8 @@ mod tests {
         assert_eq!(archive.write_catalog(&incarnation(), complete).await.unwrap(), 1);
         assert_eq!(archive.write_catalog(&incarnation(), complete).await.unwrap(), 0);
         let listed = archive.committed(&incarnation()).await.unwrap();
-        let one_by_one = archive.read_each(&incarnation(), listed.keys().copied().collect());
-        let one_by_one = one_by_one.await.unwrap();
+        let numbers = listed.keys().copied().collect();
+        let one_by_one = archive.read_each(&incarnation(), numbers).await.unwrap();
         assert_eq!(archive.manifests(&incarnation(), &listed).await.unwrap(), one_by_one);
 
         let key = layout::catalog_block(archive.source(), &incarnation(), 0, 999);

@@ -30,6 +30,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
+pub use blocks::BLOCK;
 pub use catalog::{CommittedNumbers, ManifestEntry};
 pub use check::{Checked, Depth, Problem, ProblemKind, check_source, list_sources};
 pub use commit::{CommitContext, Committed};

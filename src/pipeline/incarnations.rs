@@ -132,6 +132,15 @@ impl Incarnations {
         Ok(())
     }
 
+    /// A commit met other bytes under its number: what is known of the archive is out of date, as
+    /// after a rollback of this very machine. Everything is read again.
+    pub(super) async fn reload(&mut self) -> Result<(), Fault> {
+        if let Some(newest) = self.archive.incarnations().await?.pop() {
+            self.enter(newest).await?;
+        }
+        Ok(())
+    }
+
     /// The server's UUID, as it is now.
     pub(super) fn server_is(&mut self, uuid: String) {
         self.identity.server_uuid = Some(uuid);
@@ -212,7 +221,8 @@ impl Incarnations {
     fn first_of<'a>(&self, present: &[OnDisk<'a>]) -> Option<OnDisk<'a>> {
         match &self.identity.start {
             Start::Oldest => present.first().copied(),
-            Start::Now => present.last().copied(),
+            // The one being written now; while its first event is not whole, the next look tells.
+            Start::Now => present.last().copied().filter(|last| last.listed.is_last()),
             Start::Segment(name) => present.iter().find(|l| l.number >= name.number()).copied(),
         }
     }

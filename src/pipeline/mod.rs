@@ -15,16 +15,16 @@
 
 mod attach;
 mod incarnations;
+mod lease_task;
 mod scout;
+mod settings;
 pub mod snapshot;
+mod take;
 pub mod tracker;
 mod view;
 mod worker;
 
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,156 +32,38 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::archive::{Committed, Inspected, Lease, LeaseError, PutOptions, TakeOver};
+use crate::archive::{BLOCK, Committed, Inspected};
 use crate::clock::Clock;
 use crate::fault::{Fault, FaultKind};
 use crate::progress::{Chain, CursorFile};
-use crate::segment::{Incarnation, SegmentName, SegmentNumber, SourceName};
-use crate::source::{EncryptedPolicy, Listed, Scan, SourcePaths, Watch};
-use crate::store::{Capabilities, Store};
-use crate::sys::{StateDir, StateLoadError, StateWriteError};
+use crate::segment::{Incarnation, SegmentName, SegmentNumber};
+use crate::source::{Listed, Scan, Watch};
+use crate::store::Capabilities;
+use crate::sys::{StateDir, StateWriteError};
 
 pub(crate) use attach::chain;
 pub(crate) use view::{beyond, cursor};
 
-use attach::Attached;
+pub use settings::{Connect, Mode, RunError, Settings, Start};
+
+use lease_task::LeaseTask;
 use scout::{Look, Obstacle, Scout};
 use snapshot::Snapshot;
-use tracker::{Key, Now, RetryPolicy, Tracker};
+use tracker::{Key, Now, Tracker};
 use worker::{Attempt, Bench, Outcome};
 
 /// The loop turns at least this often, so that whoever watches it sees it alive.
 const TICK: Duration = Duration::from_secs(5);
+
+/// A look at the directory and the archive that takes longer is stuck: the process no longer counts
+/// as alive. Each request in it has a limit of its own, far below.
+const LOOK_MAX: Duration = Duration::from_secs(1_800);
 
 /// How soon a closing segment is looked at again.
 const CLOSING_WAIT: Duration = Duration::from_millis(500);
 
 /// How long work in flight may take to end once the daemon was told to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
-
-/// How often the lease is written again.
-const LEASE_RENEWAL: Duration = Duration::from_secs(60);
-
-/// How soon the lease is tried again when that failed.
-const LEASE_RETRY: Duration = Duration::from_secs(10);
-
-/// A source's first segment, on a source that has nothing in the archive yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Start {
-    /// The oldest one that the index lists.
-    Oldest,
-    /// The one that the server writes now.
-    Now,
-    /// This one, or the next after it that is there.
-    Segment(SegmentName),
-}
-
-/// How long the pipeline runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Until it is told to stop.
-    Daemon,
-    /// Until all that is closed now is archived or given up.
-    Once,
-    /// The same, and a dead server's last file too.
-    OnceFinal,
-}
-
-/// What the pipeline needs to know.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// The source's name.
-    pub source: SourceName,
-    /// The server's UUID, when it has one.
-    pub server_uuid: Option<String>,
-    /// Where its binlogs are.
-    pub paths: SourcePaths,
-    /// Where a new source begins.
-    pub start: Start,
-    /// What is done with encrypted segments.
-    pub encrypted: EncryptedPolicy,
-    /// How payloads are put.
-    pub put: PutOptions,
-    /// Uploads at once.
-    pub workers: usize,
-    /// The longest time between two looks at the directory.
-    pub poll_interval: Duration,
-    /// How retries are spaced.
-    pub retry: RetryPolicy,
-    /// How long to run.
-    pub mode: Mode,
-    /// Whether another writer's fresh lease may be taken.
-    pub take_over: TakeOver,
-    /// This host's name, for humans.
-    pub host: String,
-    /// Where the archive is, for humans.
-    pub store_label: String,
-}
-
-/// Makes the store; called until it succeeds.
-#[derive(Clone)]
-pub struct Connect(Arc<ConnectFn>);
-
-type ConnectFn =
-    dyn Fn() -> Pin<Box<dyn Future<Output = Result<Arc<dyn Store>, Fault>> + Send>> + Send + Sync;
-
-impl Connect {
-    /// From a function that makes the store.
-    pub fn new<F, T>(connect: F) -> Self
-    where
-        F: Fn() -> T + Send + Sync + 'static,
-        T: Future<Output = Result<Arc<dyn Store>, Fault>> + Send + 'static,
-    {
-        Self(Arc::new(move || Box::pin(connect())))
-    }
-
-    async fn store(&self) -> Result<Arc<dyn Store>, Fault> {
-        (self.0)().await
-    }
-}
-
-impl fmt::Debug for Connect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connect")
-    }
-}
-
-/// Why a run ends before its time.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The store, or the segment that is looked at, cannot be used.
-    #[error("{0}")]
-    Store(#[from] Fault),
-    /// The store cannot be used, and nothing can be done without it.
-    #[error("the store {store} cannot be used: {fault}")]
-    NoStore {
-        /// Which one.
-        store: String,
-        /// What it said.
-        fault: Fault,
-    },
-    /// Another writer holds the lease.
-    #[error("{0}")]
-    LeaseHeld(String),
-    /// State does not decode.
-    #[error(transparent)]
-    StateLoad(#[from] StateLoadError),
-    /// State cannot be written.
-    #[error(transparent)]
-    StateWrite(#[from] StateWriteError),
-    /// The binlog directory cannot be used.
-    #[error("{0}")]
-    Source(String),
-}
-
-impl From<LeaseError> for RunError {
-    fn from(error: LeaseError) -> Self {
-        match error {
-            LeaseError::Fault(fault) => Self::Store(fault),
-            LeaseError::Held { .. } => Self::LeaseHeld(error.to_string()),
-        }
-    }
-}
 
 /// What the loop holds of a segment that is not committed.
 #[derive(Debug)]
@@ -197,13 +79,6 @@ struct Connected {
     bench: Arc<Bench>,
     capabilities: Capabilities,
     lease: LeaseTask,
-}
-
-/// The task that keeps the lease.
-#[derive(Debug)]
-struct LeaseTask {
-    stop: CancellationToken,
-    tasks: JoinSet<Result<(), RunError>>,
 }
 
 struct Pipeline {
@@ -225,9 +100,15 @@ struct Pipeline {
     keyless: Vec<SegmentName>,
     /// Committed since the scout last left: what it finds of them is old news.
     committed: HashSet<Key>,
+    /// A commit met other bytes under its number since the scout last left.
+    conflict: bool,
     obstacles: BTreeMap<Obstacle, snapshot::Trouble>,
     state_trouble: Option<snapshot::Trouble>,
     workers: JoinSet<(Key, Outcome)>,
+    /// Writes blocks of the catalog; at most one at a time.
+    maintenance: JoinSet<Result<u64, Fault>>,
+    /// Of the newest incarnation: numbers below this are in the catalog, or nobody could tell.
+    catalogued: BTreeMap<Incarnation, SegmentNumber>,
     looks: u64,
 }
 
@@ -272,9 +153,12 @@ pub async fn run(
         active: None,
         keyless: Vec::new(),
         committed: HashSet::new(),
+        conflict: false,
         obstacles: BTreeMap::new(),
         state_trouble: None,
         workers: JoinSet::new(),
+        maintenance: JoinSet::new(),
+        catalogued: BTreeMap::new(),
         looks: 0,
     };
     let ended = pipeline.work(scout).await;
@@ -289,13 +173,22 @@ impl Pipeline {
         let mut home = Some(scout);
         let mut away: JoinSet<(Scout, Look)> = JoinSet::new();
         let mut look_now = true;
+        let mut left = self.clock.mono();
         loop {
-            if look_now && let Some(scout) = home.take() {
+            if look_now && let Some(mut scout) = home.take() {
                 look_now = false;
+                if std::mem::take(&mut self.conflict) {
+                    scout.distrust();
+                }
+                left = self.clock.mono();
                 away.spawn(scout.look());
             }
             self.dispatch();
-            self.show();
+            self.catalogue();
+            if home.is_some() || self.clock.mono().since(left) < LOOK_MAX {
+                // Whoever watches this process sees it alive by this alone.
+                self.show();
+            }
             if self.is_done() && home.is_some() && !look_now {
                 return Ok(());
             }
@@ -303,9 +196,9 @@ impl Pipeline {
             let retry_look = home.as_ref().and_then(Scout::next_try);
             let wake = [self.tracker.next_deadline(), retry_look].into_iter().flatten().min();
             let wake = wake.unwrap_or(now + TICK).min(now + TICK);
-            let lease = async {
+            let lost = async {
                 match self.connected.as_mut() {
-                    Some(connected) => connected.lease.tasks.join_next().await,
+                    Some(connected) => connected.lease.lost().await,
                     None => std::future::pending().await,
                 }
             };
@@ -326,13 +219,8 @@ impl Pipeline {
                     self.take(look, &recent).await?;
                 }
                 _ = watch.changed(), if home.is_some() => look_now = true,
-                Some(ended) = lease => {
-                    return match ended {
-                        Ok(Err(error)) => Err(error),
-                        Ok(Ok(())) => Ok(()),
-                        Err(error) => Err(broken(&error)),
-                    };
-                }
+                error = lost => return Err(error),
+                Some(ended) = self.maintenance.join_next() => self.maintained(ended),
                 () = self.clock.sleep_until(wake) => {
                     let due = retry_look.is_some_and(|at| at <= self.clock.mono());
                     look_now = look_now || due;
@@ -369,6 +257,43 @@ impl Pipeline {
         }
     }
 
+    /// Has a block of the catalog written once the frontier has left it. What is not written now is
+    /// written by a later start.
+    fn catalogue(&mut self) {
+        let Some(connected) = &self.connected else { return };
+        if !self.maintenance.is_empty() {
+            return;
+        }
+        for chain in self.chains.values() {
+            let Some(frontier) = chain.frontier_manifest().map(|manifest| manifest.number) else {
+                continue;
+            };
+            let incarnation = chain.incarnation().clone();
+            let left = SegmentNumber(frontier.0 / BLOCK * BLOCK);
+            let done = self.catalogued.get(&incarnation).copied().unwrap_or(SegmentNumber(0));
+            if left > done {
+                self.catalogued.insert(incarnation.clone(), left);
+                let archive = Arc::clone(&connected.bench.archive);
+                self.maintenance
+                    .spawn(async move { archive.write_catalog(&incarnation, left).await });
+                return;
+            }
+        }
+    }
+
+    fn maintained(&self, ended: Result<Result<u64, Fault>, tokio::task::JoinError>) {
+        match ended {
+            Ok(Ok(0)) => {}
+            Ok(Ok(blocks)) => tracing::info!(blocks, "wrote the catalog"),
+            Ok(Err(fault)) => {
+                tracing::warn!(%fault, "the catalog was not written; a later start tries again")
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the catalog was not written; a later start tries again")
+            }
+        }
+    }
+
     async fn landed(&mut self, key: Key, outcome: Outcome) -> Result<(), RunError> {
         let now = Now { mono: self.clock.mono(), wall: self.clock.wall() };
         match outcome {
@@ -387,6 +312,7 @@ impl Pipeline {
                     job.inspected = inspected;
                 }
                 tracing::warn!(%incarnation, %segment, %fault, "archiving a segment failed");
+                self.conflict |= fault.kind == FaultKind::Conflict;
                 let once = self.settings.mode != Mode::Daemon;
                 if once && no_try_mends(&fault) {
                     self.tracker.give_up(&key, *fault);
@@ -454,116 +380,6 @@ impl Pipeline {
         }
     }
 
-    /// Takes in what a look found.
-    async fn take(&mut self, look: Look, recent: &HashSet<Key>) -> Result<(), RunError> {
-        self.note(&look);
-        if let Some(fatal) = look.fatal {
-            return Err(fatal);
-        }
-        if let Some(attached) = look.attached {
-            self.attach(*attached);
-            self.save_cursor().await?;
-        }
-        for record in look.opened {
-            let chain = Chain::new(record.incarnation.clone(), record.first.number);
-            self.chains.entry(record.incarnation).or_insert(chain);
-        }
-        self.active = look.active;
-        self.keyless = look.keyless;
-        if let (Some(open), Some(scan)) = (look.open, look.scan) {
-            self.looks += 1;
-            for (key, listed) in open {
-                if !recent.contains(&key) {
-                    self.found(key, listed, &scan);
-                }
-            }
-        }
-        if self.state_trouble.is_some() {
-            self.save_cursor().await?;
-        }
-        Ok(())
-    }
-
-    fn found(&mut self, key: Key, listed: Listed, scan: &Arc<Scan>) {
-        // The server still writes its last file, unless it shut down cleanly.
-        let in_use = listed.peek().and_then(|peek| peek.in_use);
-        let may_be_final = in_use == Some(false) || self.settings.mode == Mode::OnceFinal;
-        if listed.is_last() && !may_be_final {
-            return;
-        }
-        let now = Now { mono: self.clock.mono(), wall: self.clock.wall() };
-        self.tracker.found(key.clone(), listed.name.clone(), now);
-        let scan = Arc::clone(scan);
-        match self.jobs.get_mut(&key) {
-            Some(job) => {
-                if job.listed.signature() != listed.signature() {
-                    job.inspected = None;
-                }
-                job.listed = listed;
-                job.scan = scan;
-            }
-            None => {
-                self.jobs.insert(key, Job { listed, scan, inspected: None });
-            }
-        }
-    }
-
-    fn attach(&mut self, attached: Attached) {
-        let Attached { archive, capabilities, lease, records: _, chains, archived, floor } =
-            attached;
-        tracing::info!(
-            source = %self.settings.source,
-            store = %self.settings.store_label,
-            archived,
-            "attached to the archive"
-        );
-        self.archived = archived;
-        self.floor = floor;
-        self.chains =
-            chains.into_iter().map(|chain| (chain.incarnation().clone(), chain)).collect();
-        let bench = Bench {
-            archive,
-            clock: Arc::clone(&self.clock),
-            server_uuid: self.settings.server_uuid.clone(),
-            encrypted: self.settings.encrypted,
-            stop: self.stop.clone(),
-        };
-        let stop = CancellationToken::new();
-        let mut tasks = JoinSet::new();
-        tasks.spawn(keep_lease(lease, Arc::clone(&self.clock), stop.clone()));
-        self.connected = Some(Connected {
-            bench: Arc::new(bench),
-            capabilities,
-            lease: LeaseTask { stop, tasks },
-        });
-    }
-
-    /// Keeps what stands in the way, since when, and says so once.
-    fn note(&mut self, look: &Look) {
-        let now = self.clock.wall();
-        self.obstacles.retain(|obstacle, trouble| {
-            let stays = look.obstacles.iter().any(|(found, _)| found == obstacle);
-            if !stays {
-                tracing::info!(what = %trouble.what, since = %trouble.since, "works again");
-            }
-            stays
-        });
-        for (obstacle, message) in &look.obstacles {
-            let what = match obstacle {
-                Obstacle::Store => "store",
-                Obstacle::Source => "source",
-            };
-            let known = self.obstacles.get(obstacle);
-            if known.is_none_or(|known| known.message != *message) {
-                tracing::warn!(what, message, "cannot go on; trying again");
-            }
-            let since = known.map_or(now, |known| known.since);
-            let trouble =
-                snapshot::Trouble { what: what.to_owned(), since, message: message.clone() };
-            self.obstacles.insert(*obstacle, trouble);
-        }
-    }
-
     /// Whether a run that ends by itself has nothing left to do.
     fn is_done(&self) -> bool {
         let once = self.settings.mode != Mode::Daemon;
@@ -591,43 +407,10 @@ impl Pipeline {
                 }
             }
         }
+        self.maintenance.abort_all();
         if let Some(connected) = &mut self.connected {
-            connected.lease.stop.cancel();
-            tokio::select! {
-                ended = connected.lease.tasks.join_next() => {
-                    if let Some(Ok(Err(error))) = ended {
-                        tracing::warn!(%error, "the lease was not released; it goes stale by itself");
-                    }
-                }
-                () = self.clock.sleep(STOP_PATIENCE) => {
-                    tracing::warn!("the lease was not released in time; it goes stale by itself");
-                }
-            }
+            connected.lease.release(self.clock.as_ref(), STOP_PATIENCE).await;
         }
-    }
-}
-
-/// Renews the lease until it is lost or `stop` is cancelled, then releases it.
-async fn keep_lease(
-    mut lease: Lease,
-    clock: Arc<dyn Clock>,
-    stop: CancellationToken,
-) -> Result<(), RunError> {
-    let mut wait = LEASE_RENEWAL;
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return lease.release().await.map_err(RunError::from),
-            () = clock.sleep(wait) => {}
-        }
-        wait = match lease.renew().await {
-            Ok(()) => LEASE_RENEWAL,
-            Err(error @ LeaseError::Held { .. }) => return Err(error.into()),
-            Err(LeaseError::Fault(fault)) => {
-                // The lease only detects; manifests are create-only with or without it.
-                tracing::warn!(%fault, "the lease could not be renewed; trying again");
-                LEASE_RETRY
-            }
-        };
     }
 }
 

@@ -69,6 +69,8 @@ pub(super) struct Scout {
     tries: u32,
     not_before: MonoTime,
     obstacle: Option<String>,
+    /// What is known of the archive is out of date.
+    stale: bool,
 }
 
 /// How the tries to reach the archive are spaced.
@@ -105,6 +107,7 @@ impl Scout {
             tries: 0,
             not_before,
             obstacle: None,
+            stale: false,
         }
     }
 
@@ -123,6 +126,11 @@ impl Scout {
         if let Some(incarnations) = &mut self.incarnations {
             incarnations.committed(key);
         }
+    }
+
+    /// A commit met other bytes under its number: the next look reads the archive anew.
+    pub(super) const fn distrust(&mut self) {
+        self.stale = true;
     }
 
     /// Looks once.
@@ -191,6 +199,10 @@ impl Scout {
         let Some(incarnations) = &mut self.incarnations else { return Ok(()) };
         if let Ok(Some(uuid)) = source::server_uuid(&self.settings.paths.datadir) {
             incarnations.server_is(uuid.to_string());
+        }
+        if self.stale {
+            incarnations.reload().await?;
+            self.stale = false;
         }
         let Some(scan) = scan else { return Ok(()) };
         let Assignment { open, opened } = incarnations.assign(scan).await?;

@@ -1,8 +1,10 @@
+//! Tests of the doors to Closed.
+
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 
-use super::super::fixture_tests::{copied, inspect, scan, seal_all, set, waited};
 use super::*;
+use crate::source::fixture_tests::{copied, inspect, scan, seal_all, set, waited};
 use crate::source::{Refusal, SealDamage};
 
 /// The judgements of a folder in one line: the sealing, or the word for its absence.
@@ -166,7 +168,10 @@ async fn a_file_that_changed_since_the_scan_is_not_sealed() {
 #[tokio::test]
 async fn a_dead_servers_last_file_needs_the_proof_for_the_same_content() {
     let dir = tempfile::tempdir().unwrap();
-    super::super::fixture_tests::copy(&set("mysql97-crash-truncated").join("at-crash"), dir.path());
+    crate::source::fixture_tests::copy(
+        &set("mysql97-crash-truncated").join("at-crash"),
+        dir.path(),
+    );
     if !dir.path().join("binlog.index").exists() {
         let name = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().file_name();
         let line = format!("./{}\n", name.to_str().unwrap());

@@ -1,3 +1,5 @@
+//! Tests of careful reads of the index.
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,9 +1,11 @@
+//! Tests of scans of a binlog directory.
+
 use std::fs;
 use std::time::Duration;
 
-use super::super::fixture_tests::{copied, copy, scan, scanner, set};
 use super::*;
 use crate::binlog::Kind;
+use crate::source::fixture_tests::{copied, copy, scan, scanner, set};
 
 fn names(scan: &Scan) -> Vec<&str> {
     scan.segments.iter().map(|listed| listed.name.as_str()).collect()

@@ -1,3 +1,5 @@
+//! Tests of the table of when a segment is final.
+
 use super::*;
 use crate::binlog::DamageCode;
 

@@ -1,3 +1,5 @@
+//! Tests of the watch on directories that come and go.
+
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 

@@ -1,3 +1,5 @@
+//! Tests of durable writes: every step failed in turn.
+
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
 
