@@ -24,7 +24,7 @@ use std::fmt;
 use crate::config::ConfigError;
 use crate::fault::Fault;
 use crate::pipeline::RunError;
-use crate::sys::{OpenStateError, StateLoadError};
+use crate::sys::{LockError, OpenStateError, StateLoadError};
 
 /// How a command ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,8 +130,8 @@ impl From<StateLoadError> for CommandError {
 impl From<OpenStateError> for CommandError {
     fn from(error: OpenStateError) -> Self {
         let exit = match error {
-            OpenStateError::Make(_) => Exit::Failed,
-            OpenStateError::Lock(_) => Exit::OtherWriter,
+            OpenStateError::Make(_) | OpenStateError::Lock(LockError::Io { .. }) => Exit::Failed,
+            OpenStateError::Lock(LockError::AlreadyLocked { .. }) => Exit::OtherWriter,
         };
         Self { exit, message: error.to_string() }
     }
@@ -140,7 +140,10 @@ impl From<OpenStateError> for CommandError {
 impl From<RunError> for CommandError {
     fn from(error: RunError) -> Self {
         let exit = match error {
-            RunError::Store(_) | RunError::StateWrite(_) | RunError::Source(_) => Exit::Failed,
+            RunError::Store(_)
+            | RunError::NoStore { .. }
+            | RunError::StateWrite(_)
+            | RunError::Source(_) => Exit::Failed,
             RunError::LeaseHeld(_) => Exit::OtherWriter,
             RunError::StateLoad(error) => return error.into(),
         };

@@ -73,6 +73,15 @@ pub(super) struct Scout {
     stale: bool,
 }
 
+/// How the tries to reach the archive are spaced.
+fn delays(settings: &Settings) -> ExponentialBackoff {
+    ExponentialBuilder::default()
+        .with_min_delay(settings.retry.base_delay)
+        .with_max_delay(settings.retry.max_delay.min(Duration::from_secs(60)))
+        .without_max_times()
+        .build()
+}
+
 impl Scout {
     pub(super) fn new(
         settings: Arc<Settings>,
@@ -83,11 +92,7 @@ impl Scout {
     ) -> Self {
         let dir = SourceDir::new(settings.paths.clone(), Arc::clone(&clock));
         let scanner = Scanner::new(dir);
-        let delays = ExponentialBuilder::default()
-            .with_min_delay(settings.retry.base_delay)
-            .with_max_delay(settings.retry.max_delay.min(Duration::from_secs(60)))
-            .without_max_times()
-            .build();
+        let delays = delays(&settings);
         let not_before = clock.mono();
         Self {
             settings,
@@ -203,22 +208,29 @@ impl Scout {
         let Assignment { open, opened } = incarnations.assign(scan).await?;
         look.open = Some(open);
         look.opened = opened;
-        self.obstacle = None;
+        if self.obstacle.take().is_some() {
+            self.delays = delays(&self.settings);
+        }
         self.tries = 0;
         Ok(())
+    }
+
+    /// The archive, for humans.
+    fn place(&self) -> String {
+        let store = self.store.as_ref();
+        store.map_or_else(|| self.settings.store_label.clone(), |store| store.describe())
     }
 
     /// Decides what a failure to ask the archive means. A source that was confirmed once starts
     /// without its store and waits; a first start fails, and so does one run that has tried enough.
     fn store_failed(&mut self, error: RunError, look: &mut Look) {
         self.tries = self.tries.saturating_add(1);
-        let message = error.to_string();
         let patient = match (&error, self.settings.retry.tries) {
             // The file vanished or changed while it was looked at: the next look tells.
             (RunError::Store(fault), _)
                 if fault.operation == crate::fault::Operation::ReadSource =>
             {
-                look.obstacles.push((Obstacle::Source, message));
+                look.obstacles.push((Obstacle::Source, error.to_string()));
                 return;
             }
             (RunError::Store(fault), Tries::Endless) => {
@@ -234,10 +246,20 @@ impl Scout {
             }
             (_, _) => false,
         };
+        // A message is of no use to a human without the place that it is about.
+        let error = match error {
+            RunError::Store(fault) => RunError::NoStore { store: self.place(), fault },
+            error @ (RunError::NoStore { .. }
+            | RunError::LeaseHeld(_)
+            | RunError::StateLoad(_)
+            | RunError::StateWrite(_)
+            | RunError::Source(_)) => error,
+        };
         if !patient {
             look.fatal = Some(error);
             return;
         }
+        let message = error.to_string();
         let span = self.delays.next().unwrap_or(Duration::from_secs(60));
         self.not_before = self.clock.mono() + span.mul_f64(fastrand::f64());
         self.obstacle = Some(message.clone());

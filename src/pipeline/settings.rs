@@ -98,9 +98,17 @@ impl fmt::Debug for Connect {
 /// Why a run ends before its time.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The store cannot be used.
+    /// The store, or the segment that is looked at, cannot be used.
     #[error("{0}")]
     Store(#[from] Fault),
+    /// The store cannot be used, and nothing can be done without it.
+    #[error("the store {store} cannot be used: {fault}")]
+    NoStore {
+        /// Which one.
+        store: String,
+        /// What it said.
+        fault: Fault,
+    },
     /// Another writer holds the lease.
     #[error("{0}")]
     LeaseHeld(String),

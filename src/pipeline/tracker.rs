@@ -203,9 +203,13 @@ impl Tracker {
         Some(tracked)
     }
 
-    /// When the next waiting segment may be tried.
+    /// When the next waiting segment may be tried. `None` while all workers are busy: then one that
+    /// lands is waited for, not the clock, which may long be past the deadline.
     #[must_use]
     pub fn next_deadline(&self) -> Option<MonoTime> {
+        if self.in_flight >= self.workers {
+            return None;
+        }
         let until = |tracked: &Tracked| match tracked.state {
             State::BackingOff(until) | State::Closing(until) => Some(until),
             State::Closed | State::InFlight | State::GivenUp => None,
@@ -329,6 +333,21 @@ mod tests {
         slow.retry_after_ms = Some(86_400_000);
         tracker.failed(&key(1), slow, at(0), 0.0);
         assert_eq!(tracker.next_deadline(), Some(at(300).mono));
+    }
+
+    #[test]
+    fn no_deadline_is_waited_for_while_all_workers_are_busy() {
+        let mut tracker = tracker(1, Tries::Endless);
+        tracker.found(key(1), name(1), at(0));
+        tracker.found(key(2), name(2), at(0));
+        tracker.start(at(0).mono);
+        tracker.failed(&key(1), fault(), at(0), 1.0);
+        assert_eq!(tracker.next_deadline(), Some(at(1).mono));
+        assert_eq!(tracker.start(at(0).mono), Some(key(2)));
+        // A loop that slept until that deadline would spin from then on.
+        assert_eq!(tracker.next_deadline(), None);
+        tracker.done(&key(2));
+        assert_eq!(tracker.next_deadline(), Some(at(1).mono));
     }
 
     #[test]

@@ -14,7 +14,9 @@
 
 mod binlog;
 mod common;
+mod daemon;
 mod harness;
+mod memory;
 mod soak;
 mod store_cases;
 mod store_contract;

@@ -7,6 +7,19 @@ use binlog_archiver::gtid::{MysqlSet, Tag, Uuid};
 /// Body bytes of one generated rows event, near what a server writes at most.
 const ROWS_BODY: usize = 8 << 10;
 
+/// Bytes of noise that rows are cut from. More than the window of zstd at level 1, so that their
+/// coming again does not compress.
+const NOISE: usize = 4 << 20;
+
+/// What rows events are filled with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// The same bytes again and again.
+    Alike,
+    /// Noise, which does not compress.
+    Noise,
+}
+
 /// What a generated segment holds.
 #[derive(Debug, Clone)]
 pub struct Generated {
@@ -26,6 +39,8 @@ pub struct Generated {
     pub time: u32,
     /// Makes the bytes of two segments differ.
     pub seed: u8,
+    /// What the rows are.
+    pub rows: Rows,
 }
 
 impl Default for Generated {
@@ -39,6 +54,7 @@ impl Default for Generated {
             created_at_startup: false,
             time: 1_796_070_642,
             seed: 0,
+            rows: Rows::Alike,
         }
     }
 }
@@ -63,10 +79,19 @@ impl Generated {
         let mut previous = MysqlSet::new();
         previous.insert_range(self.uuid, &Tag::untagged(), 1, self.first_gno - 1);
         segment.event(35, 0x80, &previous.to_binary());
-        let rows: Vec<u8> = (0..ROWS_BODY).map(|at| (at as u8) ^ self.seed).collect();
+        let rows: Vec<u8> = match self.rows {
+            Rows::Alike => (0..ROWS_BODY).map(|at| (at as u8) ^ self.seed).collect(),
+            Rows::Noise => {
+                let mut noise = vec![0; NOISE];
+                fastrand::Rng::with_seed(self.seed.into()).fill(&mut noise);
+                noise
+            }
+        };
+        let mut rows = rows.chunks_exact(ROWS_BODY).cycle();
         let mut transactions = 0;
         while segment.offset < self.size_min {
-            segment.transaction(self.uuid, self.first_gno + transactions, self.rows_events, &rows);
+            let gno = self.first_gno + transactions;
+            segment.transaction(self.uuid, gno, rows.by_ref().take(self.rows_events));
             transactions += 1;
             segment.drain(out)?;
         }
@@ -138,7 +163,7 @@ impl Segment {
         }
     }
 
-    fn transaction(&mut self, uuid: Uuid, gno: u64, rows_events: usize, rows: &[u8]) {
+    fn transaction<'a>(&mut self, uuid: Uuid, gno: u64, rows: impl Iterator<Item = &'a [u8]>) {
         let mut gtid = vec![1];
         gtid.extend(uuid.as_bytes());
         gtid.extend(gno.to_le_bytes());
@@ -156,7 +181,7 @@ impl Segment {
         let mut table = 110_u64.to_le_bytes()[..6].to_vec();
         table.extend(b"\x01\x00\x04shop\x00\x01t\x00\x01\x03\x00\x00");
         self.event(19, 0, &table);
-        for _ in 0..rows_events {
+        for rows in rows {
             self.event(30, 0, rows);
         }
         self.event(16, 0, &gno.to_le_bytes());

@@ -1,6 +1,7 @@
 //! What the tests share: real servers, a workspace with the binary, fixtures, waiting.
 #![allow(dead_code, unused_imports)]
 
+mod archive;
 mod database;
 mod generate;
 mod s3;
@@ -11,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+pub use archive::{Archived, sha256, sha256_file, source_config, text as json_text};
 pub use database::{MariadbServer, MysqlServer, Server};
-pub use generate::{Generated, Written};
+pub use generate::{Generated, Rows, Written};
 pub use s3::{Keys, S3Server};
 pub use workspace::{Daemon, Ran, Workspace};
 

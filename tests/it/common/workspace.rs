@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -175,11 +175,30 @@ impl Daemon {
         status.code().unwrap_or(-1)
     }
 
+    /// Waits like [`Daemon::wait`] and answers the most memory held, too. The last look at it is
+    /// at most some milliseconds before the end.
+    pub fn wait_measured(mut self, limit: Duration) -> (i32, u64) {
+        let (start, mut peak) = (Instant::now(), 0);
+        loop {
+            peak = peak.max(self.peak_memory_now().unwrap_or(0));
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return (status.code().unwrap_or(-1), peak);
+            }
+            assert!(start.elapsed() < limit, "it outlives {limit:?}; log: {}", self.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// The most memory that the process has held at a time, in bytes.
     pub fn peak_memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+        self.peak_memory_now().expect("a living process")
+    }
+
+    fn peak_memory_now(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
+        // A process that has ended and was not waited for has no such line.
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        Some(line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024)
     }
 }
 
