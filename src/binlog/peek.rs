@@ -58,7 +58,7 @@ pub fn peek(mut reader: impl Read) -> io::Result<Peek> {
                 head.feed(bytes);
                 all.update(bytes);
                 walk.feed(bytes);
-                if walk.size >= CHUNK as u64 {
+                if walk.size >= CHUNK as u64 && !head.is_done() {
                     chunk.resize(CHUNK_LATER, 0);
                 }
             }

@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::archive::{BLOCK, Committed, Inspected};
-use crate::clock::Clock;
+use crate::clock::{Clock, MonoTime};
 use crate::fault::{Fault, FaultKind};
 use crate::progress::{Chain, CursorFile};
 use crate::segment::{Incarnation, SegmentName, SegmentNumber};
@@ -54,6 +54,9 @@ use worker::{Attempt, Bench, Outcome};
 
 /// The loop turns at least this often, so that whoever watches it sees it alive.
 const TICK: Duration = Duration::from_secs(5);
+
+/// The shortest time between two snapshots.
+const SHOW_PAUSE: Duration = Duration::from_millis(200);
 
 /// A look at the directory and the archive that takes longer is stuck: the process no longer counts
 /// as alive. Each request in it has a limit of its own, far below.
@@ -110,6 +113,8 @@ struct Pipeline {
     /// Of the newest incarnation: numbers below this are in the catalog, or nobody could tell.
     catalogued: BTreeMap<Incarnation, SegmentNumber>,
     looks: u64,
+    /// When the last snapshot was published.
+    shown: Option<MonoTime>,
 }
 
 /// Runs until the token is cancelled, or, with [`Mode::Once`], until nothing is left to do. Returns
@@ -160,6 +165,7 @@ pub async fn run(
         maintenance: JoinSet::new(),
         catalogued: BTreeMap::new(),
         looks: 0,
+        shown: None,
     };
     let ended = pipeline.work(scout).await;
     pipeline.wind_down().await;
@@ -185,17 +191,22 @@ impl Pipeline {
             }
             self.dispatch();
             self.catalogue();
-            if home.is_some() || self.clock.mono().since(left) < LOOK_MAX {
-                // Whoever watches this process sees it alive by this alone.
+            // Whoever watches this process sees it alive by this alone. While much happens at once it
+            // is shown now and then: what it costs grows with what is pending.
+            let now = self.clock.mono();
+            let alive = home.is_some() || now.since(left) < LOOK_MAX;
+            let due = self.shown.is_none_or(|shown| now.since(shown) >= SHOW_PAUSE);
+            if alive && due {
                 self.show();
+                self.shown = Some(now);
             }
             if self.is_done() && home.is_some() && !look_now {
                 return Ok(());
             }
-            let now = self.clock.mono();
             let retry_look = home.as_ref().and_then(Scout::next_try);
             let wake = [self.tracker.next_deadline(), retry_look].into_iter().flatten().min();
-            let wake = wake.unwrap_or(now + TICK).min(now + TICK);
+            let soon = if due { TICK } else { SHOW_PAUSE };
+            let wake = wake.unwrap_or(now + soon).min(now + soon);
             let lost = async {
                 match self.connected.as_mut() {
                     Some(connected) => connected.lease.lost().await,

@@ -72,7 +72,8 @@ fn files(root: &Path) -> Vec<(PathBuf, u64)> {
             let entry = entry.unwrap();
             if entry.file_type().unwrap().is_dir() {
                 folders.push(entry.path());
-            } else {
+            } else if !entry.file_name().to_string_lossy().starts_with(".tmp-") {
+                // What a killed writer left unfinished is swept a day later.
                 found.push((entry.path(), entry.metadata().unwrap().len()));
             }
         }
@@ -125,8 +126,8 @@ fn ten_thousand_segments_and_a_lost_state_directory() {
     for number in 1..=segments {
         let segment = Generated {
             first_gno: number,
-            size_min: 1,
-            rows_events: 0,
+            size_min: 1_000,
+            rows_events: 1,
             next: Some(Grown::name(number + 1)),
             ..Generated::default()
         };
