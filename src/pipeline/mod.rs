@@ -37,7 +37,7 @@ use crate::clock::{Clock, MonoTime};
 use crate::fault::{Fault, FaultKind};
 use crate::progress::{Chain, CursorFile};
 use crate::segment::{Incarnation, SegmentName, SegmentNumber};
-use crate::source::{Listed, Scan, Watch};
+use crate::source::{FileSignature, Listed, Scan, Watch};
 use crate::store::Capabilities;
 use crate::sys::{StateDir, StateWriteError};
 
@@ -100,6 +100,8 @@ struct Pipeline {
     archived: u64,
     floor: Option<SegmentNumber>,
     active: Option<SegmentName>,
+    /// The last listed file, read whole and found not to be final: not read again until it changes.
+    not_final: Option<FileSignature>,
     keyless: Vec<SegmentName>,
     /// Committed since the scout last left: what it finds of them is old news.
     committed: HashSet<Key>,
@@ -156,6 +158,7 @@ pub async fn run(
         archived: 0,
         floor: None,
         active: None,
+        not_final: None,
         keyless: Vec::new(),
         committed: HashSet::new(),
         conflict: false,
@@ -312,7 +315,8 @@ impl Pipeline {
             Outcome::Closing => self.tracker.closing(&key, now, CLOSING_WAIT),
             Outcome::Active => {
                 self.tracker.done(&key);
-                self.jobs.remove(&key);
+                self.not_final =
+                    self.jobs.remove(&key).and_then(|job| job.listed.signature().copied());
             }
             Outcome::Stopped => {}
             Outcome::Failed(fault, inspected) => {

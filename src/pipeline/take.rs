@@ -77,7 +77,8 @@ impl Pipeline {
         // The server still writes its last file, unless it shut down cleanly.
         let in_use = listed.peek().and_then(|peek| peek.in_use);
         let may_be_final = in_use == Some(false) || self.settings.mode == Mode::OnceFinal;
-        if listed.is_last() && !may_be_final {
+        let known = self.not_final.is_some() && listed.signature() == self.not_final.as_ref();
+        if listed.is_last() && (!may_be_final || known) {
             return;
         }
         let now = Now { mono: self.clock.mono(), wall: self.clock.wall() };

@@ -196,7 +196,8 @@ fn each_kind_of_damage_has_its_code_and_offset() {
     use DamageCode::*;
     use Verdict::{Damaged, NotABinlog, Sound, Unclosed};
     let folder = fixture("mysql97-corrupt");
-    let table: &[(&str, Verdict, Option<(DamageCode, u64)>)] = &[
+    type Row = (&'static str, Verdict, Option<(DamageCode, u64)>);
+    let table: &[Row] = &[
         ("sound", Sound, None),
         ("bitflip-body", Damaged, Some((CrcMismatch, 29104))),
         ("bitflip-crc", Damaged, Some((CrcMismatch, 29104))),

@@ -214,7 +214,8 @@ pub async fn a_changed_file_is_not_stored(store: &dyn Store) {
     let edit = |file: &FileBody| file.file.write_all_at(b"x", 100).unwrap();
     let shorten = |file: &FileBody| file.file.set_len(3 * MIB as u64 - 1).unwrap();
     let lengthen = |file: &FileBody| file.file.set_len(3 * MIB as u64 + 1).unwrap();
-    let cases: [(&str, Recheck, &dyn Fn(&FileBody)); 5] = [
+    type Case<'a> = (&'a str, Recheck, &'a dyn Fn(&FileBody));
+    let cases: [Case<'_>; 5] = [
         ("edited", Recheck::HashAgain, &edit),
         ("shorter", Recheck::HashAgain, &shorten),
         ("longer", Recheck::HashAgain, &lengthen),
