@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt, stream};
 
-use super::layout::{self, INDEX};
+use super::layout::{self, INDEX, PAYLOADS};
 use super::lease::Lease;
-use super::manifest::{IncarnationRecord, Manifest};
+use super::manifest::Manifest;
 use super::prove::read_back;
 use super::{Fault, catalog};
 use crate::fault::FaultKind;
@@ -36,7 +36,7 @@ pub enum Depth {
 pub enum ProblemKind {
     /// A manifest's payload is not there.
     PayloadMissing,
-    /// A payload has no manifest.
+    /// A payload has no manifest, or an incarnation no record.
     ManifestMissing,
     /// Bytes do not match their digest, or an object does not decode.
     Damaged,
@@ -51,7 +51,8 @@ pub struct Problem {
     pub source: SourceName,
     /// The incarnation.
     pub incarnation: Incarnation,
-    /// The segment's name, or its number where no manifest tells the name.
+    /// The segment's name, its number where no manifest tells the name, or `*` for all of an
+    /// incarnation.
     pub segment: String,
     /// What is wrong.
     pub kind: ProblemKind,
@@ -72,16 +73,30 @@ pub struct Checked {
     pub problems: Vec<Problem>,
 }
 
-/// The sources that have an index in this store.
+/// The sources that have an index or payloads in this store.
 ///
 /// # Errors
 /// When the store cannot be read.
 pub async fn list_sources(store: &dyn Store) -> Result<Vec<SourceName>, Fault> {
-    let folders = store.list_folders(INDEX).await?;
-    let mut sources: Vec<SourceName> =
-        folders.iter().filter_map(|name| name.parse().ok()).collect();
-    sources.sort();
-    Ok(sources)
+    let mut sources = BTreeSet::new();
+    for folder in [INDEX, PAYLOADS] {
+        let folders = store.list_folders(folder).await?;
+        sources.extend(folders.iter().filter_map(|name| name.parse::<SourceName>().ok()));
+    }
+    Ok(sources.into_iter().collect())
+}
+
+/// The incarnations of a source that have manifests or payloads, with or without a record.
+async fn list_incarnations(
+    store: &dyn Store,
+    source: &SourceName,
+) -> Result<BTreeSet<Incarnation>, Fault> {
+    let mut found = BTreeSet::new();
+    for folder in [INDEX, PAYLOADS] {
+        let folders = store.list_folders(&format!("{folder}{source}/")).await?;
+        found.extend(folders.iter().filter_map(|name| name.parse::<Incarnation>().ok()));
+    }
+    Ok(found)
 }
 
 /// Checks all incarnations of a source. `progress` is told of each manifest done.
@@ -95,12 +110,30 @@ pub async fn check_source(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Checked, Fault> {
     let live = Lease::look(store, source).await?.is_some_and(|(_, live)| live);
+    // Folders before records: a record is there before anything else of its incarnation is.
+    let mut incarnations = list_incarnations(store, source).await?;
     let records = catalog::incarnations(store, source).await?;
     let newest = records.last().map(|record| record.incarnation.clone());
+    let recorded: BTreeSet<Incarnation> =
+        records.into_iter().map(|record| record.incarnation).collect();
+    incarnations.extend(recorded.iter().cloned());
     let mut checked = Checked::default();
-    for record in records {
-        let live = live && newest.as_ref() == Some(&record.incarnation);
-        check_incarnation(store, &record, depth, live, progress, &mut checked).await?;
+    for incarnation in &incarnations {
+        if !recorded.contains(incarnation) {
+            let record = layout::incarnation(source, &incarnation.ordinal4());
+            checked.problems.push(Problem {
+                source: source.clone(),
+                incarnation: incarnation.clone(),
+                segment: "*".to_owned(),
+                kind: ProblemKind::ManifestMissing,
+                detail: format!(
+                    "{record} is not there or is another's: what it opened stays unseen"
+                ),
+            });
+        }
+        let live = live && newest.as_ref() == Some(incarnation);
+        check_incarnation(store, (source, incarnation), depth, live, progress, &mut checked)
+            .await?;
     }
     Ok(checked)
 }
@@ -126,13 +159,12 @@ enum Verdict {
 
 async fn check_incarnation(
     store: &dyn Store,
-    record: &IncarnationRecord,
+    (source, incarnation): (&SourceName, &Incarnation),
     depth: Depth,
     live: bool,
     progress: &(dyn Fn(u64) + Sync),
     checked: &mut Checked,
 ) -> Result<(), Fault> {
-    let (source, incarnation) = (&record.source, &record.incarnation);
     // Manifests before payloads: a payload is there before its manifest is.
     let manifests = catalog::committed(store, source, incarnation).await?;
     let listing = store::list_all(store, &layout::payloads(source, incarnation)).await?;

@@ -19,9 +19,12 @@ pub enum Encoding {
 /// Where all manifests, incarnations, losses and letter copies of all sources are.
 pub(super) const INDEX: &str = "index/";
 
+/// Where all payloads of all sources are.
+pub(super) const PAYLOADS: &str = "payloads/";
+
 /// Where the payloads of an incarnation are.
 pub(super) fn payloads(source: &SourceName, incarnation: &Incarnation) -> String {
-    format!("payloads/{source}/{incarnation}/")
+    format!("{PAYLOADS}{source}/{incarnation}/")
 }
 
 /// A payload.

@@ -228,3 +228,6 @@ fn lost_race(fault: &Fault) -> bool {
         FaultKind::AlreadyExists | FaultKind::PreconditionFailed | FaultKind::NotFound
     )
 }
+
+#[cfg(test)]
+mod tests;

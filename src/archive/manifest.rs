@@ -188,8 +188,9 @@ impl TryFrom<RawManifest> for Manifest {
             return Err(BadManifest::Number(raw.segment, raw.number));
         }
         let folder = super::layout::payloads(&raw.source, &raw.incarnation);
-        let number = super::layout::payload_number(&raw.payload.key);
-        if !raw.payload.key.starts_with(&folder) || number != Some(raw.number) {
+        let in_folder =
+            raw.payload.key.strip_prefix(&folder).is_some_and(|name| !name.contains('/'));
+        if !in_folder || super::layout::payload_number(&raw.payload.key) != Some(raw.number) {
             return Err(BadManifest::Key(raw.payload.key));
         }
         let previous = set("previous", raw.flavor, raw.previous, Previous::parse)?;
@@ -329,3 +330,6 @@ pub struct IncarnationRecord {
     pub host: String,
     pub created_at: Timestamp,
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,8 @@ mod lease;
 mod manifest;
 mod prove;
 mod put;
+#[cfg(test)]
+pub(crate) mod sample;
 
 use std::sync::Arc;
 

@@ -365,3 +365,6 @@ pub(super) fn conflict(manifest: &Manifest, key: &str) -> Fault {
     );
     Fault::new(Operation::Commit, FaultKind::Conflict, message).at(key)
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use super::CommandError;
 use crate::archive::{Compression, ProofPolicy, PutOptions};
 use crate::config::{self, Config, StoreUrl};
 use crate::fault::Fault;
-use crate::pipeline::Connect;
+use crate::pipeline::{Connect, Start};
 use crate::segment::SourceName;
 use crate::source::{self, SourcePaths};
 use crate::store::{
@@ -124,6 +124,15 @@ pub(super) fn source_name(config: &Config) -> Result<(SourceName, Option<String>
         (None, Err(error)) => Err(CommandError::failed(format!(
             "the source has no name, and the server's UUID cannot be read: {error}; set source.name"
         ))),
+    }
+}
+
+/// Where a new source begins.
+pub(super) fn start(config: &Config) -> Start {
+    match &config.source.start {
+        config::Start::Oldest => Start::Oldest,
+        config::Start::Now => Start::Now,
+        config::Start::Segment(name) => Start::Segment(name.clone()),
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::open::{connect, put_options, source_name, source_paths};
+use super::open::{connect, put_options, source_name, source_paths, start};
 use super::status::text;
 use super::{CommandError, Exit, Report, load_config};
 use crate::archive::TakeOver;
@@ -20,7 +20,7 @@ use crate::config::{self, Config};
 use crate::control::{Answer, Handler, Request, Server};
 use crate::pipeline::snapshot::{PendingState, Snapshot};
 use crate::pipeline::tracker::{RetryPolicy, Tries};
-use crate::pipeline::{self, Mode, Settings, Start};
+use crate::pipeline::{self, Mode, Settings};
 use crate::source::EncryptedPolicy;
 use crate::status::{Daemon, StatusReport};
 use crate::sys::{Signals, StateDir};
@@ -139,11 +139,7 @@ fn settings(config: &Config, flags: RunFlags) -> Result<Settings, CommandError> 
         source,
         server_uuid,
         paths: source_paths(config),
-        start: match &config.source.start {
-            config::Start::Oldest => Start::Oldest,
-            config::Start::Now => Start::Now,
-            config::Start::Segment(name) => Start::Segment(name.clone()),
-        },
+        start: start(config),
         encrypted: match config.source.encrypted_segments {
             config::EncryptedSegments::Refuse => EncryptedPolicy::Refuse,
             config::EncryptedSegments::Opaque => EncryptedPolicy::Opaque,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::open::{open, source_name, source_paths};
+use super::open::{open, source_name, source_paths, start};
 use super::text::escape;
 use super::{CommandError, Exit, Report, load_config};
 use crate::archive::Archive;
@@ -64,7 +64,7 @@ pub async fn status(path: Option<&Path>, flags: StatusFlags) -> Result<Shown, Co
     let scan = Scanner::new(dir).scan().await.ok();
     let store = open(&config.store, &config.upload).await?;
     let archive = Arc::new(Archive::read_only(store, source));
-    let snapshot = offline(archive, durable, scan).await?;
+    let snapshot = offline(archive, durable, scan, &start(&config)).await?;
     Ok(Shown { report: StatusReport { daemon: Daemon::Stopped, snapshot }, check })
 }
 

@@ -66,11 +66,22 @@ pub(super) fn writer_id(state: &StateDir) -> Result<String, RunError> {
 }
 
 fn load_optional<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>, StateLoadError> {
-    match sys::read_json(path, STATE_MAX) {
-        Ok(value) => Ok(Some(value)),
-        Err(StateLoadError::Read(ReadError::NotFound { .. })) => Ok(None),
-        Err(error) => Err(error),
+    let value: serde_json::Value = match sys::read_json(path, STATE_MAX) {
+        Ok(value) => value,
+        Err(StateLoadError::Read(ReadError::NotFound { .. })) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // Before the fields: a newer format may have others.
+    if let Some(format) = value.get("format").and_then(serde_json::Value::as_u64)
+        && format > u64::from(FORMAT)
+    {
+        let detail = format!(
+            "format {format} is newer than this version reads ({FORMAT}); use a newer binlog-archiver"
+        );
+        return Err(StateLoadError::undecodable(path, detail));
     }
+    let decoded = serde_json::from_value(value);
+    decoded.map(Some).map_err(|source| StateLoadError::Decode { path: path.to_owned(), source })
 }
 
 /// What the store honours: as found at the first start, or probed now.

@@ -18,13 +18,13 @@ use std::sync::Arc;
 use crate::archive::{
     Archive, Comparison, FORMAT, First, IncarnationRecord, Manifest, Predecessor, Reason, compare,
 };
-use crate::binlog::{Kind, Peek};
 use crate::clock::Clock;
 use crate::fault::{Fault, FaultKind, Operation};
-use crate::segment::{Head, Incarnation, Link, SegmentName, SegmentNumber, Side, link};
+use crate::segment::{Head, Incarnation, Link, SegmentName, SegmentNumber, link};
 use crate::source::{Listed, Scan};
 
 use super::Start;
+use super::on_disk::OnDisk;
 use super::tracker::Key;
 
 /// Tries to open an incarnation before a race with another writer counts as a fault.
@@ -47,39 +47,6 @@ struct Newest {
     seen: BTreeMap<SegmentNumber, (SegmentName, Head)>,
     /// Whether the highest committed number on disk was compared by digest.
     compared: bool,
-}
-
-/// A listed segment whose first events are known.
-#[derive(Debug, Clone, Copy)]
-struct OnDisk<'a> {
-    listed: &'a Listed,
-    peek: &'a Peek,
-    number: SegmentNumber,
-}
-
-impl<'a> OnDisk<'a> {
-    /// `None` for one that is gone or cannot be read, and for a last one whose first event the
-    /// server has not written whole: its head is not final.
-    fn of(listed: &'a Listed) -> Option<Self> {
-        let peek = listed.peek()?;
-        let unwritten = listed.is_last() && peek.kind == Kind::Torn;
-        (!unwritten).then_some(Self { listed, peek, number: listed.name.number() })
-    }
-
-    /// What the first events of a file tell of it.
-    fn side(&self) -> Side<'a> {
-        Side {
-            name: &self.listed.name,
-            listed_after: self.listed.listed_after.as_ref(),
-            next_segment: None,
-            ending: None,
-            crash_tail: false,
-            created_at_startup: self.peek.created_at_startup,
-            previous: self.peek.previous.as_ref(),
-            added: None,
-            anonymous_transactions: None,
-        }
-    }
 }
 
 /// Decides for each scan.
@@ -180,7 +147,7 @@ impl Incarnations {
             let known = &newest.record;
             if base != known.first.segment.base() {
                 let first = present.first().copied().unwrap_or(last);
-                let left = self.left_at(None).await?;
+                let left = self.left_at(self.last_known_of(&older)).await?;
                 self.open(Reason::NumberingRestarted, first, left, &mut assignment).await?;
                 continue;
             }
@@ -204,7 +171,7 @@ impl Incarnations {
                 continue;
             }
             if let Some(fork) = self.take_in(&present).await? {
-                let below = self.nearest_below(fork.number);
+                let below = self.nearest_below(fork.number).await?;
                 let left = self.left_at(below).await?;
                 self.open(Reason::Fork, fork, left, &mut assignment).await?;
                 continue;
@@ -230,9 +197,13 @@ impl Incarnations {
     /// Whether a known number has other bytes on disk.
     async fn diverges(&mut self, present: &[OnDisk<'_>]) -> Result<bool, Fault> {
         let Some(newest) = &self.newest else { return Ok(false) };
+        // A head that was seen and not committed names nothing in the archive, but for the one that
+        // is part of the incarnation's name: a damaged file may have been mended meanwhile.
+        let first = newest.record.first.number;
         let other_head = present.iter().any(|l| {
             let seen = newest.seen.get(&l.number);
-            seen.is_some_and(|(_, head)| *head != l.peek.head)
+            let named = l.number == first || newest.committed.contains(&l.number);
+            named && seen.is_some_and(|(_, head)| *head != l.peek.head)
         });
         if other_head {
             return Ok(true);
@@ -274,23 +245,16 @@ impl Incarnations {
         }
     }
 
-    /// The highest number whose bytes on disk are those of the newest incarnation.
+    /// The highest number whose bytes on disk are those that the newest incarnation has committed.
     async fn last_shared(
         &self,
         present: &[OnDisk<'_>],
     ) -> Result<Option<(SegmentNumber, SegmentName)>, Fault> {
         let Some(newest) = &self.newest else { return Ok(None) };
         for on_disk in present.iter().rev() {
-            let seen = newest.seen.get(&on_disk.number);
-            if seen.is_some_and(|(_, head)| *head != on_disk.peek.head) {
-                continue;
-            }
-            let same = if newest.committed.contains(&on_disk.number) {
-                self.is_committed_as(on_disk).await?
-            } else {
-                // Not committed: the head is all that is known of it, and it is equal.
-                seen.is_some()
-            };
+            // Of what is not committed nothing is known that could be compared.
+            let same =
+                newest.committed.contains(&on_disk.number) && self.is_committed_as(on_disk).await?;
             if same {
                 return Ok(Some((on_disk.number, on_disk.listed.name.clone())));
             }
@@ -306,7 +270,9 @@ impl Incarnations {
             let Some(newest) = &self.newest else { return Ok(None) };
             let number = on_disk.number;
             let ours = self.before.is_none() || number >= newest.record.first.number;
-            if ours && !newest.seen.contains_key(&number) && !newest.committed.contains(&number) {
+            let seen = newest.seen.get(&number);
+            let new = seen.is_none_or(|(_, head)| *head != on_disk.peek.head);
+            if ours && new && !newest.committed.contains(&number) {
                 if number < newest.record.first.number && self.identity.start != Start::Oldest {
                     continue;
                 }
@@ -354,10 +320,30 @@ impl Incarnations {
         Ok(false)
     }
 
-    fn nearest_below(&self, number: SegmentNumber) -> Option<(SegmentNumber, SegmentName)> {
+    /// The highest segment of the newest incarnation's base that is on disk, where it is beyond all
+    /// that is committed.
+    fn last_known_of(&self, older: &[OnDisk<'_>]) -> Option<(SegmentNumber, SegmentName)> {
         let newest = self.newest.as_ref()?;
+        let base = newest.record.first.segment.base();
+        let of_base = older.iter().filter(|l| l.listed.name.base() == base);
+        let highest = of_base.max_by_key(|l| l.number)?;
+        let beyond = newest.committed.last().is_none_or(|number| highest.number > *number);
+        beyond.then(|| (highest.number, highest.listed.name.clone()))
+    }
+
+    /// The nearest known segment below, on disk or not.
+    async fn nearest_below(
+        &self,
+        number: SegmentNumber,
+    ) -> Result<Option<(SegmentNumber, SegmentName)>, Fault> {
+        let Some(newest) = &self.newest else { return Ok(None) };
         let seen = newest.seen.range(..number).next_back();
-        seen.map(|(number, (name, _))| (*number, name.clone()))
+        let seen = seen.map(|(number, (name, _))| (*number, name.clone()));
+        let committed = newest.committed.range(..number).next_back().copied();
+        let beyond = |number: &SegmentNumber| seen.as_ref().is_none_or(|(seen, _)| number > seen);
+        let Some(number) = committed.filter(beyond) else { return Ok(seen) };
+        let manifest = self.archive.manifest(&newest.record.incarnation, number).await?;
+        Ok(manifest.map(|manifest| (manifest.number, manifest.segment)).or(seen))
     }
 
     /// Where the newest incarnation is left: at the segment both share, else at its highest one.
@@ -441,8 +427,18 @@ impl Incarnations {
             assignment.open.push((key, on_disk.listed.clone()));
         };
         if let Some((shared, committed)) = &self.before {
+            // What lies before the segment that the operator began with is not wanted.
+            let wanted = match self.identity.start {
+                Start::Oldest => SegmentNumber(0),
+                Start::Now | Start::Segment(_) => {
+                    committed.first().copied().unwrap_or(shared.number)
+                }
+            };
             for on_disk in older.iter().chain(present) {
                 let number = on_disk.number;
+                if number < wanted {
+                    continue;
+                }
                 let before_ours = on_disk.listed.name.base() != newest.record.first.segment.base()
                     || number < newest.record.first.number;
                 let its_base = on_disk.listed.name.base() == shared.segment.base();
@@ -459,3 +455,6 @@ impl Incarnations {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@
 mod attach;
 mod incarnations;
 mod lease_task;
+mod on_disk;
 mod scout;
 mod settings;
 pub mod snapshot;
@@ -186,6 +187,10 @@ impl Pipeline {
         loop {
             if look_now && let Some(mut scout) = home.take() {
                 look_now = false;
+                // What was committed since it came back.
+                for key in &self.committed {
+                    scout.committed(key);
+                }
                 if std::mem::take(&mut self.conflict) {
                     scout.distrust();
                 }
@@ -350,8 +355,10 @@ impl Pipeline {
             "archived"
         );
         self.archived += 1;
-        if self.floor.is_none() {
-            self.floor = Some(manifest.number);
+        // Commits come in any order; the floor is the newest incarnation's.
+        if self.chains.keys().next_back() == Some(&key.incarnation) {
+            self.floor =
+                Some(self.floor.map_or(manifest.number, |floor| floor.min(manifest.number)));
         }
         if let Some(chain) = self.chains.get_mut(&key.incarnation) {
             chain.insert(Arc::clone(manifest));

@@ -27,6 +27,7 @@ impl Pipeline {
         for record in look.opened {
             let chain = Chain::new(record.incarnation.clone(), record.first.number);
             self.chains.entry(record.incarnation).or_insert(chain);
+            self.floor = None;
         }
         self.active = look.active;
         self.keyless = look.keyless;

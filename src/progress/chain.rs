@@ -201,3 +201,6 @@ impl Chain {
         (runs, gaps)
     }
 }
+
+#[cfg(test)]
+mod tests;

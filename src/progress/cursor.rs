@@ -15,10 +15,6 @@ const FORMAT: u32 = 1;
 /// Largest such file: 10^5 incarnations.
 const SIZE_MAX: u64 = 16 << 20;
 
-fn undecodable(path: &Path, detail: String) -> StateLoadError {
-    StateLoadError::Decode { path: path.to_owned(), source: serde::de::Error::custom(detail) }
-}
-
 /// One incarnation's cursor: every segment from `from` to `segment` can be restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CursorEntry {
@@ -64,7 +60,7 @@ impl CursorFile {
                  or set source.name",
                 file.source
             );
-            return Err(undecodable(&path, detail));
+            return Err(StateLoadError::undecodable(&path, detail));
         }
         Ok(Some(file))
     }
@@ -75,30 +71,38 @@ impl CursorFile {
     /// When it does not decode.
     pub fn peek(state_dir: &Path) -> Result<Option<Self>, StateLoadError> {
         let path = Self::path(state_dir);
-        let file: Option<Self> = match sys::read_json(&path, SIZE_MAX) {
-            Ok(file) => Some(file),
-            Err(StateLoadError::Read(ReadError::NotFound { .. })) => None,
+        let value: serde_json::Value = match sys::read_json(&path, SIZE_MAX) {
+            Ok(value) => value,
+            Err(StateLoadError::Read(ReadError::NotFound { .. })) => return Ok(None),
             Err(error) => return Err(error),
         };
-        if let Some(file) = &file {
-            if file.format > FORMAT {
+        // Before the fields: a newer format may have others.
+        if let Some(format) = value.get("format").and_then(serde_json::Value::as_u64)
+            && format > u64::from(FORMAT)
+        {
+            let detail = format!(
+                "format {format} is newer than this version reads ({FORMAT}); use a newer binlog-archiver"
+            );
+            return Err(StateLoadError::undecodable(&path, detail));
+        }
+        let file: Self = serde_json::from_value(value)
+            .map_err(|source| StateLoadError::Decode { path: path.clone(), source })?;
+        for (incarnation, entry) in &file.incarnations {
+            let CursorEntry { from, segment, number } = entry;
+            if segment.number() != *number {
                 let detail = format!(
-                    "format {} is newer than this version reads ({FORMAT}); use a newer binlog-archiver",
-                    file.format
+                    "incarnation {incarnation}: segment {segment} does not have number {number}"
                 );
-                return Err(undecodable(&path, detail));
+                return Err(StateLoadError::undecodable(&path, detail));
             }
-            let contradiction =
-                file.incarnations.iter().find(|(_, e)| e.segment.number() != e.number);
-            if let Some((incarnation, entry)) = contradiction {
+            if from.number() > *number {
                 let detail = format!(
-                    "incarnation {incarnation}: segment {} does not have number {}",
-                    entry.segment, entry.number
+                    "incarnation {incarnation}: the chain begins after its end: {from}, {segment}"
                 );
-                return Err(undecodable(&path, detail));
+                return Err(StateLoadError::undecodable(&path, detail));
             }
         }
-        Ok(file)
+        Ok(Some(file))
     }
 
     /// The cursor of an incarnation.
@@ -138,3 +142,6 @@ impl CursorFile {
         state.save_json(&Self::path(state.root()), self).map(|_| ())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::archive::Archive;
+use crate::archive::{Archive, CommittedNumbers, IncarnationRecord};
 use crate::fault::Fault;
 use crate::pipeline::snapshot::{
     DeadLetters, PENDING_SHOWN, Pending, PendingState, Pins, Snapshot,
 };
-use crate::pipeline::{beyond, chain, cursor};
+use crate::pipeline::{Start, beyond, chain, cursor};
 use crate::progress::{Chain, CursorFile};
-use crate::segment::{Incarnation, SegmentNumber};
-use crate::source::Scan;
+use crate::segment::{Incarnation, SegmentName, SegmentNumber};
+use crate::source::{Listed, Scan};
 
 /// Whether the daemon answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,10 +45,11 @@ pub async fn offline(
     archive: Arc<Archive>,
     durable: Option<CursorFile>,
     scan: Option<Scan>,
+    start: &Start,
 ) -> Result<Snapshot, Fault> {
     let records = archive.incarnations().await?;
     let (mut chains, mut archived, mut floor) = (BTreeMap::new(), 0, None);
-    let mut newest = None;
+    let mut known = Vec::new();
     for record in &records {
         let committed = archive.committed(&record.incarnation).await?;
         archived += committed.len() as u64;
@@ -56,24 +57,20 @@ pub async fn offline(
         let chain: Chain = chain(&archive, record, &committed, durable.as_ref()).await?;
         floor = archive.floor(&record.incarnation, numbers).await?;
         chains.insert(record.incarnation.clone(), chain);
-        newest = Some((record.incarnation.clone(), committed));
+        known.push((record, committed));
     }
     let listed = scan.as_ref().map(|scan| scan.segments.as_slice()).unwrap_or_default();
-    let waiting: Vec<_> = listed
+    let waiting: Vec<(Option<&Incarnation>, &Listed)> = listed
         .iter()
         .filter(|listed| !listed.is_last())
-        .filter(|listed| {
-            let number = listed.name.number();
-            newest.as_ref().is_none_or(|(_, committed)| !committed.contains_key(&number))
-        })
+        .filter_map(|listed| Some((belongs(&listed.name, &known, start)?, listed)))
         .collect();
-    let incarnation = newest.map(|(incarnation, _)| incarnation);
     let (ahead, holes) = beyond(&chains, |of, first: SegmentNumber, last| {
-        let newest: Option<&Incarnation> = incarnation.as_ref();
-        newest == Some(of) && waiting.iter().any(|l| (first..=last).contains(&l.name.number()))
+        let between = |listed: &Listed| (first..=last).contains(&listed.name.number());
+        waiting.iter().any(|(incarnation, listed)| *incarnation == Some(of) && between(listed))
     });
-    let pending = waiting.iter().take(PENDING_SHOWN).map(|listed| Pending {
-        incarnation: incarnation.clone(),
+    let pending = waiting.iter().take(PENDING_SHOWN).map(|(incarnation, listed)| Pending {
+        incarnation: incarnation.cloned(),
         segment: listed.name.clone(),
         state: PendingState::Closed,
         attempts: 0,
@@ -99,6 +96,36 @@ pub async fn offline(
         troubles: Vec::new(),
         store: archive.store().describe(),
         capabilities: None,
-        incarnation,
+        incarnation: known.last().map(|(record, _)| record.incarnation.clone()),
     })
+}
+
+/// Where a closed segment that is not committed belongs, as far as names and numbers tell: to the
+/// newest incarnation, or to the one before. `None` for what is committed or not wanted.
+fn belongs<'a>(
+    name: &SegmentName,
+    known: &'a [(&IncarnationRecord, CommittedNumbers)],
+    start: &Start,
+) -> Option<Option<&'a Incarnation>> {
+    let number = name.number();
+    let Some(((newest, committed), older)) = known.split_last() else {
+        let wanted = match start {
+            Start::Oldest => true,
+            Start::Now => false,
+            Start::Segment(first) => number >= first.number(),
+        };
+        return wanted.then_some(None);
+    };
+    let base = |record: &IncarnationRecord| record.first.segment.base() == name.base();
+    let from = |first: SegmentNumber| *start == Start::Oldest || number >= first;
+    if base(newest) && (number >= newest.first.number || older.is_empty()) {
+        let open = from(newest.first.number) && !committed.contains_key(&number);
+        return open.then_some(Some(&newest.incarnation));
+    }
+    let left = newest.predecessor.as_ref()?;
+    let (before, committed) =
+        older.iter().rev().find(|(record, _)| record.incarnation == left.incarnation)?;
+    let first = committed.keys().next().copied().unwrap_or(left.number);
+    let open = base(before) && from(first) && !committed.contains_key(&number);
+    open.then_some(Some(&before.incarnation))
 }

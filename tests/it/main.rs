@@ -12,11 +12,15 @@
     clippy::unwrap_used
 )]
 
+mod archive;
 mod binlog;
+mod cli;
 mod common;
 mod daemon;
 mod harness;
+mod incarnations;
 mod memory;
+mod site;
 mod soak;
 mod store_cases;
 mod store_contract;
