@@ -145,7 +145,9 @@ impl Incarnations {
                 continue;
             };
             let known = &newest.record;
-            if base != known.first.segment.base() {
+            // Numbers never go down: below the first known one they begin anew, though no number
+            // that is known shows it (a source archived from a later number on, then RESET).
+            if base != known.first.segment.base() || last.number < known.first.number {
                 let first = present.first().copied().unwrap_or(last);
                 let left = self.left_at(self.last_known_of(&older)).await?;
                 self.open(Reason::NumberingRestarted, first, left, &mut assignment).await?;

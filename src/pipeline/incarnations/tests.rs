@@ -196,3 +196,20 @@ async fn a_server_that_starts_over_before_anything_was_committed_gets_its_own_in
     assert_eq!(assignment.opened[0].reason, Reason::NumberingRestarted);
     assert_eq!(named(&assignment), THREE.map(|name| format!("0002/{name}")));
 }
+
+#[tokio::test]
+async fn numbers_below_the_first_known_one_begin_anew() {
+    let host = Host::new();
+    let later = ["binlog.000004", "binlog.000005"];
+    later.iter().for_each(|name| host.write(name, usize::MAX));
+    host.list(&later);
+    let mut incarnations = host.incarnations("a", &[]).await;
+    let first = incarnations.assign(&host.scan().await).await.unwrap();
+    assert_eq!(named(&first), ["0001/binlog.000004", "0001/binlog.000005"]);
+    // RESET: nothing that is known is left, and what comes has lower numbers.
+    host.write("binlog.000001", usize::MAX);
+    host.list(&["binlog.000001"]);
+    let after = incarnations.assign(&host.scan().await).await.unwrap();
+    assert_eq!(named(&after), ["0002/binlog.000001"]);
+    assert_eq!(after.opened[0].reason, Reason::NumberingRestarted);
+}
