@@ -139,6 +139,7 @@ pub(super) fn text(report: &StatusReport) -> String {
         "pending",
         match snapshot.pending_total {
             0 => "nothing".to_owned(),
+            total if report.daemon == Daemon::Stopped => segments(total),
             total => format!("{}, the oldest for {} s", segments(total), snapshot.lag_seconds),
         },
     );
@@ -176,7 +177,8 @@ fn one(pending: &Pending) -> String {
     };
     let mut text = format!("{} {state}", pending.segment);
     if pending.attempts > 0 {
-        text.push_str(&format!(", {} tries", pending.attempts));
+        let tries = if pending.attempts == 1 { "try" } else { "tries" };
+        text.push_str(&format!(", {} {tries}", pending.attempts));
     }
     if let Some(next) = pending.next_attempt_at {
         text.push_str(&format!(", next {next}"));

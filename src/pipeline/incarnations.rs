@@ -157,9 +157,16 @@ impl Incarnations {
                 (&known.server_uuid, &self.identity.server_uuid),
                 (Some(theirs), Some(ours)) if theirs != ours
             );
-            if other_server || self.diverges(&present).await? {
+            let differs = self.differs(&present).await?;
+            if other_server || differs.is_some() {
                 let shared = self.last_shared(&present).await?;
                 let after = shared.as_ref().map(|(number, _)| *number);
+                if let Some(rotten) =
+                    differs.filter(|number| !other_server && Some(*number) < after)
+                {
+                    self.forgive(&present, rotten);
+                    continue;
+                }
                 let first =
                     present.iter().find(|l| after.is_none_or(|after| l.number > after)).copied();
                 let Some(first) = first else { return Ok(assignment) };
@@ -196,33 +203,53 @@ impl Incarnations {
         }
     }
 
-    /// Whether a known number has other bytes on disk.
-    async fn diverges(&mut self, present: &[OnDisk<'_>]) -> Result<bool, Fault> {
-        let Some(newest) = &self.newest else { return Ok(false) };
+    /// A file below one that is what was archived, and is not what was archived itself: it rotted or
+    /// was touched after it was archived. That is no other history, and the archive has its bytes.
+    fn forgive(&mut self, present: &[OnDisk<'_>], rotten: SegmentNumber) {
+        let Some(newest) = &mut self.newest else { return };
+        for on_disk in present.iter().filter(|on_disk| on_disk.number <= rotten) {
+            if let Some((name, head)) = newest.seen.get_mut(&on_disk.number)
+                && *head != on_disk.peek.head
+            {
+                tracing::error!(
+                    segment = %name,
+                    "the file on disk is not what was archived under its name, though later ones are: \
+                     it was damaged on this host; the archive keeps the sound bytes"
+                );
+                *head = on_disk.peek.head;
+            }
+        }
+        newest.compared = true;
+    }
+
+    /// The highest known number that has other bytes on disk.
+    async fn differs(&mut self, present: &[OnDisk<'_>]) -> Result<Option<SegmentNumber>, Fault> {
+        let Some(newest) = &self.newest else { return Ok(None) };
         // A head that was seen and not committed names nothing in the archive, but for the one that
         // is part of the incarnation's name: a damaged file may have been mended meanwhile.
         let first = newest.record.first.number;
-        let other_head = present.iter().any(|l| {
+        let other_head = present.iter().rev().find(|l| {
             let seen = newest.seen.get(&l.number);
             let named = l.number == first || newest.committed.contains(&l.number);
             named && seen.is_some_and(|(_, head)| *head != l.peek.head)
         });
-        if other_head {
-            return Ok(true);
+        if let Some(other_head) = other_head {
+            return Ok(Some(other_head.number));
         }
         if newest.compared {
-            return Ok(false);
+            return Ok(None);
         }
         // The head may survive what changed the tail (a VM rolled back): compare the highest whole.
         let highest = present.iter().rev().find(|l| newest.committed.contains(&l.number));
-        let same = match highest {
-            Some(highest) => self.is_committed_as(highest).await?,
-            None => true,
-        };
-        if let Some(newest) = self.newest.as_mut().filter(|_| same) {
+        if let Some(highest) = highest
+            && !self.is_committed_as(highest).await?
+        {
+            return Ok(Some(highest.number));
+        }
+        if let Some(newest) = &mut self.newest {
             newest.compared = true;
         }
-        Ok(!same)
+        Ok(None)
     }
 
     /// Whether a file is the segment committed under its number in the newest incarnation.

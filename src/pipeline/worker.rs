@@ -20,7 +20,7 @@ use crate::binlog::{self, Inspection};
 use crate::clock::Clock;
 use crate::fault::{Fault, FaultKind, Operation};
 use crate::source::{
-    self, EncryptedPolicy, FileSignature, Listed, OpenState, Patience, Scan, SealFacts,
+    self, EncryptedPolicy, FileSignature, Listed, OpenState, Patience, Scan, SealDamage, SealFacts,
     SealVerdict, who_has_open,
 };
 
@@ -111,7 +111,13 @@ impl Bench {
                     SealVerdict::Closing(_) => return Ok(Outcome::Closing),
                     SealVerdict::Active => return Ok(Outcome::Active),
                     SealVerdict::Damaged(damage) => {
-                        let message = damage.to_string();
+                        // Code and offset are facts of their own, beside the message.
+                        let message = match &damage {
+                            SealDamage::Bytes(damage) => damage.message.clone(),
+                            SealDamage::NoEnd { .. }
+                            | SealDamage::NotOfRestart { .. }
+                            | SealDamage::SuccessorUnknown { .. } => damage.to_string(),
+                        };
                         let mut fault = source_fault(FaultKind::SourceDamaged, listed, &message);
                         if let Some(error) = &facts.error {
                             fault.code = Some(error.code.to_string());

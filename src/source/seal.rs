@@ -171,7 +171,7 @@ pub enum SealDamage {
 }
 
 fn because(error: Option<&Damage>) -> String {
-    error.map_or_else(String::new, |error| format!(": {error}"))
+    error.map_or_else(String::new, |error| format!(": {}", error.message))
 }
 
 /// What policy refuses.

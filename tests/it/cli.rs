@@ -362,10 +362,12 @@ fn another_process_on_the_state_directory_ends_with_5() {
     assert!(ran.stderr.contains(&daemon.pid().to_string()), "{}", ran.stderr);
 
     // While it runs, it answers for itself.
-    let report = site.workspace.run(&["status", "--json"]).expect_code(0).json();
-    is_status(&report);
-    assert_eq!(report["daemon"], json!("running"));
-    assert_eq!(report["cursor"]["segment"], json!("binlog.000006"));
+    wait_until(limit, "the cursor is shown", || {
+        let report = site.workspace.run(&["status", "--json"]).expect_code(0).json();
+        is_status(&report);
+        assert_eq!(report["daemon"], json!("running"));
+        report["cursor"]["segment"] == json!("binlog.000006")
+    });
     site.workspace.run(&["status", "--check"]).expect_code(0);
     let text = site.workspace.run(&["status"]).expect_code(0).stdout;
     assert!(text.starts_with("source    db1, daemon running\n"), "{text}");

@@ -196,6 +196,23 @@ fn segments_that_differ_in_the_in_use_bit_alone_are_the_same() {
 }
 
 #[test]
+fn a_file_that_rots_below_what_is_archived_is_no_other_history() {
+    let site = Site::folder();
+    site.show(&fixture("mysql97-basic"));
+    site.once().expect_code(0);
+    // The first one: its head is known from the incarnation's own name.
+    let first = site.binlog("binlog.000001");
+    let mut bytes = std::fs::read(&first).unwrap();
+    bytes[60] ^= 1;
+    std::fs::write(&first, &bytes).unwrap();
+    keeping_all(&site, |site| {
+        let said = site.once().expect_code(0).stderr;
+        assert!(said.contains("binlog.000001") && said.contains("damaged on this host"), "{said}");
+    });
+    assert_eq!(site.history(), ["1 first-start from binlog.000001"]);
+}
+
+#[test]
 fn an_encrypted_header_that_was_rewritten_is_the_same_segment() {
     let site = Site::folder().source("encrypted_segments = \"opaque\"");
     site.show(&fixture("mysql97-encrypted"));
