@@ -22,6 +22,9 @@ const CHUNK_LATER: usize = 64 << 10;
 pub struct Peek {
     /// The segment's name before its body is read; the same as that of an inspection.
     pub head: Head,
+    /// Whether more bytes cannot change the head: a file that is still written may have fewer than
+    /// the head is over.
+    pub head_is_final: bool,
     /// How many bytes were read.
     pub size_seen: u64,
     /// What the file is.
@@ -77,7 +80,9 @@ pub fn peek(mut reader: impl Read) -> io::Result<Peek> {
         | State::Encrypted(_) => None,
     };
     let format = walk.scan.format;
+    let head_is_final = head.is_done();
     Ok(Peek {
+        head_is_final,
         head: head.finish(Digest::from_bytes(all.finalize().into())),
         size_seen: walk.size,
         kind,

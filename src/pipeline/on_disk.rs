@@ -2,7 +2,7 @@
 //!
 //! **Invariants.** A head that is not final yet is not shown: it would name another segment later.
 
-use crate::binlog::{Kind, Peek};
+use crate::binlog::Peek;
 use crate::segment::{SegmentNumber, Side};
 use crate::source::Listed;
 
@@ -15,21 +15,12 @@ pub(super) struct OnDisk<'a> {
 }
 
 impl<'a> OnDisk<'a> {
-    /// `None` for one that is gone or cannot be read, and for a last one whose first two events the
-    /// server has not written whole: its head is not final.
+    /// `None` for one that is gone or cannot be read, and for a last one of which the server has not
+    /// written all that its head is over: at a server start the second event comes later than the
+    /// first, and the head of an encrypted file is over its first 4 KiB.
     pub(super) fn of(listed: &'a Listed) -> Option<Self> {
         let peek = listed.peek()?;
-        let torn = match peek.kind {
-            Kind::Torn => true,
-            // Servers write what came before as the second event, be it nothing.
-            Kind::Plain => peek.previous.is_none(),
-            Kind::RelayLog
-            | Kind::MysqlEncrypted { .. }
-            | Kind::MariadbEncrypted
-            | Kind::InnodbPages
-            | Kind::NotABinlog => false,
-        };
-        let unwritten = listed.is_last() && torn;
+        let unwritten = listed.is_last() && !peek.head_is_final;
         (!unwritten).then_some(Self { listed, peek, number: listed.name.number() })
     }
 

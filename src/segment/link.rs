@@ -39,7 +39,8 @@ pub enum Physical {
     Restart,
     /// Encryption hides the ends, but the index listed B right after A and the numbers adjoin.
     Listed,
-    /// A names another file, or A has no clean end and yet no server start opened B.
+    /// A names another file, the index listed one between them, or A has no clean end and yet no
+    /// server start opened B.
     Contradicted,
     /// None of these.
     Unknown,
@@ -104,6 +105,12 @@ fn no_anonymous(a: &Side<'_>, b: &Side<'_>) -> bool {
 /// What the two files say of each other.
 fn physical(a: &Side<'_>, b: &Side<'_>) -> Physical {
     let listed_after_a = b.listed_after == Some(a.name);
+    let between =
+        |name: &SegmentName| name.base() == a.name.base() && name.number() > a.name.number();
+    if !listed_after_a && b.listed_after.is_some_and(between) {
+        // The index listed another segment between the two.
+        return Physical::Contradicted;
+    }
     let (Some(ending), Some(at_startup)) = (a.ending, b.created_at_startup) else {
         let adjacent = a.name.number().0.checked_add(1) == Some(b.name.number().0);
         return if adjacent && listed_after_a { Physical::Listed } else { Physical::Unknown };
