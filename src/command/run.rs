@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sd_notify::NotifyState;
 use serde::Serialize;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +20,7 @@ use crate::config::{self, Config};
 use crate::control::{Answer, Handler, Request, Server};
 use crate::pipeline::snapshot::{PendingState, Snapshot};
 use crate::pipeline::tracker::{RetryPolicy, Tries};
-use crate::pipeline::{self, Mode, Settings};
+use crate::pipeline::{self, Ask, Mode, Outside, Settings};
 use crate::source::EncryptedPolicy;
 use crate::status::{Daemon, StatusReport};
 use crate::sys::{Signals, StateDir};
@@ -68,12 +68,13 @@ pub async fn run(
     beside.spawn(async move {
         let _ = signals.cancel(&stopper).await;
     });
-    beside.spawn(notify(snapshots.clone(), watcher));
+    beside.spawn(notify(snapshots, watcher));
+    let (ask, asks) = mpsc::channel(1);
     if mode == Mode::Daemon {
         let socket = config.control.socket.clone();
         match Server::bind(&socket) {
             Ok(server) => {
-                beside.spawn(async move { server.serve(handler(snapshots)).await });
+                beside.spawn(async move { server.serve(handler(ask)).await });
             }
             Err(error) => tracing::warn!(
                 socket = %socket.display(), %error,
@@ -83,7 +84,8 @@ pub async fn run(
     }
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     tell(&[NotifyState::Ready]);
-    let ended = pipeline::run(settings, state, clock, connect(&config), publish, stop).await;
+    let outside = Outside { publish, asks, stop };
+    let ended = pipeline::run(settings, state, clock, connect(&config), outside).await;
     tell(&[NotifyState::Stopping]);
     beside.shutdown().await;
     let snapshot = ended?;
@@ -115,22 +117,30 @@ fn tell(state: &[NotifyState<'_>]) {
     }
 }
 
-fn handler(snapshots: watch::Receiver<Option<Arc<Snapshot>>>) -> Handler {
-    Arc::new(move |request| match request {
-        Request::Status => {
-            let Some(snapshot) = snapshots.borrow().clone() else {
-                return Answer::Refused {
-                    message: "the daemon is only just starting; ask again".to_owned(),
-                };
-            };
-            let report =
-                StatusReport { daemon: Daemon::Running, snapshot: Snapshot::clone(&snapshot) };
-            match serde_json::to_value(&report) {
-                Ok(report) => Answer::Done { report },
-                Err(error) => Answer::Refused { message: error.to_string() },
+/// Answers for the loop, with what it knows at that moment.
+fn handler(asks: mpsc::Sender<Ask>) -> Handler {
+    Arc::new(move |request| {
+        let asks = asks.clone();
+        Box::pin(async move {
+            match request {
+                Request::Status => status(&asks).await,
             }
-        }
+        })
     })
+}
+
+async fn status(asks: &mpsc::Sender<Ask>) -> Answer {
+    let stopping = || Answer::Refused { message: "the daemon is stopping".to_owned() };
+    let (reply, answer) = oneshot::channel();
+    if asks.send(reply).await.is_err() {
+        return stopping();
+    }
+    let Ok(snapshot) = answer.await else { return stopping() };
+    let report = StatusReport { daemon: Daemon::Running, snapshot: Snapshot::clone(&snapshot) };
+    match serde_json::to_value(&report) {
+        Ok(report) => Answer::Done { report },
+        Err(error) => Answer::Refused { message: error.to_string() },
+    }
 }
 
 fn settings(config: &Config, flags: RunFlags) -> Result<Settings, CommandError> {

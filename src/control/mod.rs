@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -85,7 +86,7 @@ pub enum ControlError {
 }
 
 /// Answers a request.
-pub type Handler = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
+pub type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Answer> + Send + Sync>;
 
 /// A listening control socket; removed when it is dropped.
 #[derive(Debug)]
@@ -148,7 +149,7 @@ async fn serve(mut stream: UnixStream, handler: &Handler) -> io::Result<()> {
     let mut line = Vec::new();
     BufReader::new(read.take(REQUEST_MAX)).read_until(b'\n', &mut line).await?;
     let answer = match serde_json::from_slice(&line) {
-        Ok(request) => handler(request),
+        Ok(request) => handler(request).await,
         Err(error) => Answer::Refused { message: format!("not a request: {error}") },
     };
     let mut bytes = serde_json::to_vec(&answer)?;

@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -46,7 +46,7 @@ use crate::sys::{StateDir, StateWriteError};
 pub(crate) use attach::chain;
 pub(crate) use view::{beyond, cursor};
 
-pub use settings::{Connect, Mode, RunError, Settings, Start};
+pub use settings::{Ask, Connect, Mode, Outside, RunError, Settings, Start};
 
 use lease_task::LeaseTask;
 use scout::{Look, Obstacle, Scout};
@@ -132,9 +132,9 @@ pub async fn run(
     state: StateDir,
     clock: Arc<dyn Clock>,
     connect: Connect,
-    publish: watch::Sender<Option<Arc<Snapshot>>>,
-    stop: CancellationToken,
+    outside: Outside,
 ) -> Result<Arc<Snapshot>, RunError> {
+    let Outside { publish, mut asks, stop } = outside;
     let durable = CursorFile::load(state.root(), &settings.source)?;
     state.remove_temp_files(state.root())?;
     let (settings, state) = (Arc::new(settings), Arc::new(state));
@@ -172,14 +172,14 @@ pub async fn run(
         looks: 0,
         shown: None,
     };
-    let ended = pipeline.work(scout).await;
+    let ended = pipeline.work(scout, &mut asks).await;
     pipeline.wind_down().await;
     let last = pipeline.show();
     ended.map(|()| last)
 }
 
 impl Pipeline {
-    async fn work(&mut self, scout: Scout) -> Result<(), RunError> {
+    async fn work(&mut self, scout: Scout, asks: &mut mpsc::Receiver<Ask>) -> Result<(), RunError> {
         let mut watch = Watch::new(&scout.dir().watched_dirs(), self.settings.poll_interval);
         let mut home = Some(scout);
         let mut away: JoinSet<(Scout, Look)> = JoinSet::new();
@@ -239,6 +239,10 @@ impl Pipeline {
                     self.take(look, &recent).await?;
                 }
                 _ = watch.changed(), if home.is_some() => look_now = true,
+                Some(reply) = asks.recv() => {
+                    // Whoever asked may have gone away meanwhile.
+                    drop(reply.send(self.show()));
+                }
                 error = lost => return Err(error),
                 Some(ended) = self.maintenance.join_next() => self.maintained(ended),
                 () = self.clock.sleep_until(wake) => {

@@ -6,6 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::snapshot::Snapshot;
 use super::tracker::RetryPolicy;
 use crate::archive::{LeaseError, PutOptions, TakeOver};
 use crate::fault::Fault;
@@ -65,6 +69,20 @@ pub struct Settings {
     pub host: String,
     /// Where the archive is, for humans.
     pub store_label: String,
+}
+
+/// A question for what is known now; the answer goes back on it.
+pub type Ask = oneshot::Sender<Arc<Snapshot>>;
+
+/// The pipeline's ties to the rest of the process.
+#[derive(Debug)]
+pub struct Outside {
+    /// Told what is known, now and then; each time also says that the loop turns.
+    pub publish: watch::Sender<Option<Arc<Snapshot>>>,
+    /// Questions.
+    pub asks: mpsc::Receiver<Ask>,
+    /// Ends the run.
+    pub stop: CancellationToken,
 }
 
 /// Makes the store; called until it succeeds.

@@ -75,6 +75,11 @@ fn mariadb_files_are_archived_as_they_are_in_the_end() {
         assert_eq!(json_text(&manifest["previous"]), lists[&pair[0]], "previous of {}", pair[0]);
         // One domain, one server: the highest number added is where the next file begins.
         let added = json_text(&manifest["added"]);
+        if added.is_empty() {
+            // A busy machine: the server rotated before the next transaction came.
+            assert_eq!(lists[&pair[1]], lists[&pair[0]], "after {}", pair[0]);
+            continue;
+        }
         let (pair_of, highest) =
             (added.rsplit_once('-').unwrap().0, added.rsplit([':', '-']).next());
         assert_eq!(lists[&pair[1]], format!("{pair_of}-{}", highest.unwrap()), "{added}");
