@@ -197,8 +197,10 @@ fn permanent<K: Ord + Clone>(
     match fault.scope {
         Scope::Segment | Scope::NeedsCanary => one_or_all(history, failed),
         Scope::Destination => {
-            let told = history.streak(segment, fault.cause).canary_passed;
-            if told || history.others_committed(segment, fault.cause) {
+            let streak = history.streak(segment, fault.cause);
+            // One letter stands for them all.
+            let trigger = if streak.lettered { Trigger::Waits } else { Trigger::DeadLetter };
+            if streak.canary_passed || history.others_committed(segment, fault.cause) {
                 // The canary or other segments pass: it is not the whole destination after all.
                 return one_or_all(history, failed);
             }
@@ -208,7 +210,7 @@ fn permanent<K: Ord + Clone>(
                 CanaryUse::Off => Probe::Segment,
             };
             let suspension = Suspension { scope, cause: fault.cause, probe };
-            suspend(history, failed, suspension, Trigger::DeadLetter)
+            suspend(history, failed, suspension, trigger)
         }
         Scope::Source => {
             let scope = SuspensionScope::Source;

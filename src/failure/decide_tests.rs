@@ -1,5 +1,6 @@
 //! What is decided about each fault, one case at a time.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
@@ -372,4 +373,60 @@ fn one_segment_whose_destination_fault_others_do_not_meet_is_lettered_at_last() 
     assert_eq!(line.fails(1, gone), opened);
     assert!(line.history.resume(Destination, at(9)).is_some());
     assert_eq!(line.fails(1, gone), LETTER, "it does not open and end for ever");
+}
+
+/// A key is revoked while 500 segments wait and four are in flight; one of those still commits.
+/// Returns letters and suspensions.
+fn revoked(fault: Classified, late_commit: u64) -> (usize, usize) {
+    let mut line = Line::new();
+    line.commits(9999);
+    // The first one meets it before that commit, the others around it.
+    let first_tries = (1..=500).map(|segment| (segment, if segment == 1 { 100 } else { 102 }));
+    let mut due: BTreeMap<u32, u64> = first_tries.collect();
+    let (mut letters, mut suspensions) = (0, 0);
+    for now in 100..2 * HOUR {
+        line.now = now;
+        if now == late_commit {
+            line.commits(9998);
+        }
+        // Four at once: those that are due, oldest first.
+        let ready: Vec<u32> =
+            due.iter().filter(|(_, at)| **at <= now).map(|(s, _)| *s).take(4).collect();
+        for segment in ready {
+            if line.history.suspension(Destination).is_some() {
+                break;
+            }
+            let mut decision = line.fails(segment, fault);
+            if decision == Decision::RunCanary {
+                decision = line.ask(segment, fault, Canary::Failed(fault));
+            }
+            match decision {
+                Decision::Retry { after } => {
+                    due.insert(segment, now + after.as_secs().max(1));
+                }
+                Decision::DeadLetter { .. } => {
+                    letters += 1;
+                    due.remove(&segment);
+                }
+                Decision::Suspend { trigger, .. } => {
+                    suspensions += 1;
+                    if trigger == Lettered {
+                        letters += 1;
+                        due.remove(&segment);
+                    }
+                }
+                Decision::RunCanary => panic!("asked twice"),
+            }
+        }
+    }
+    (letters, suspensions)
+}
+
+#[test]
+fn a_revoked_key_makes_one_letter_and_one_suspension() {
+    for code in ["InvalidAccessKeyId", "AccessDenied", "SignatureDoesNotMatch", "ExpiredToken"] {
+        for late_commit in [0, 101, 103, 110, 250] {
+            assert_eq!(revoked(answer(code), late_commit), (1, 1), "{code} {late_commit}");
+        }
+    }
 }
