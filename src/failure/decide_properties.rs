@@ -204,4 +204,45 @@ proptest! {
         prop_assert_eq!(letters, 0);
         prop_assert_eq!(suspensions, 1);
     }
+
+    /// Segments that fail for ever, at a destination whose canary passes: its suspension opens and ends,
+    /// and each of them is lettered.
+    #[test]
+    fn a_suspension_that_ends_does_not_open_for_ever(
+        faults in proptest::collection::vec(some_classified(), 1..4),
+        segments in 1..4_u32,
+        off in any::<bool>(),
+    ) {
+        let mut line = Line::with(if off { CanaryUse::Off } else { CanaryUse::On });
+        let mut waiting: Vec<u32> = (0..segments).collect();
+        for round in 0..5000 {
+            let Some(segment) = waiting.get(round % waiting.len().max(1)).copied() else { break };
+            let fault = faults[round % faults.len()];
+            let mut decision = line.fails(segment, fault);
+            if decision == Decision::RunCanary {
+                decision = line.ask(segment, fault, Canary::Passed);
+            }
+            let lettered = match decision {
+                Decision::Retry { after } => {
+                    line.now += after.as_secs().max(1);
+                    false
+                }
+                Decision::DeadLetter { .. } => true,
+                Decision::Suspend { suspension, trigger } => {
+                    if suspension.scope != Destination {
+                        // This host or this source stays suspended: a human is told.
+                        return Ok(());
+                    }
+                    line.now += 60;
+                    line.history.resume(Destination, at(line.now));
+                    trigger == Trigger::DeadLetter
+                }
+                Decision::RunCanary => panic!("asked twice"),
+            };
+            if lettered {
+                waiting.retain(|other| *other != segment);
+            }
+        }
+        prop_assert!(waiting.is_empty(), "{waiting:?} after {} s", line.now);
+    }
 }
