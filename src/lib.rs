@@ -21,6 +21,7 @@ pub mod clock;
 pub mod command;
 pub mod config;
 pub mod control;
+pub mod failure;
 pub mod fault;
 pub mod gtid;
 pub mod pipeline;

@@ -183,6 +183,9 @@ fn one(pending: &Pending) -> String {
     if let Some(next) = pending.next_attempt_at {
         text.push_str(&format!(", next {next}"));
     }
+    if let (Some(class), Some(cause)) = (pending.class, pending.cause) {
+        text.push_str(&format!(", {class}, {cause}"));
+    }
     if let Some(error) = &pending.error {
         text.push_str(&format!(": {error}"));
     }

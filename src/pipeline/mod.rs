@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::archive::{BLOCK, Committed, Inspected};
 use crate::clock::{Clock, MonoTime};
+use crate::failure::{Class, Classified, Scope, classify};
 use crate::fault::{Fault, FaultKind};
 use crate::progress::{Chain, CursorFile};
 use crate::segment::{Incarnation, SegmentName, SegmentNumber};
@@ -309,7 +310,8 @@ impl Pipeline {
             Ok(Ok(0)) => {}
             Ok(Ok(blocks)) => tracing::info!(blocks, "wrote the catalog"),
             Ok(Err(fault)) => {
-                tracing::warn!(%fault, "the catalog was not written; a later start tries again")
+                let Classified { class, cause, .. } = classify(&fault);
+                tracing::warn!(%class, %cause, %fault, "the catalog was not written; a later start tries again");
             }
             Err(error) => {
                 tracing::warn!(%error, "the catalog was not written; a later start tries again")
@@ -335,10 +337,12 @@ impl Pipeline {
                 if let Some(job) = self.jobs.get_mut(&key) {
                     job.inspected = inspected;
                 }
-                tracing::warn!(%incarnation, %segment, %fault, "archiving a segment failed");
+                let classified = classify(&fault);
+                let (class, cause) = (classified.class, classified.cause);
+                tracing::warn!(%incarnation, %segment, %class, %cause, %fault, "archiving a segment failed");
                 self.conflict |= fault.kind == FaultKind::Conflict;
                 let once = self.settings.mode != Mode::Daemon;
-                if once && no_try_mends(&fault) {
+                if once && no_try_mends(&classified) {
                     self.tracker.give_up(&key, *fault);
                 } else {
                     self.tracker.failed(&key, *fault, now, fastrand::f64());
@@ -440,17 +444,44 @@ impl Pipeline {
     }
 }
 
-/// Whether trying again in this run is of no use: the segment itself is what is wrong.
-const fn no_try_mends(fault: &Fault) -> bool {
-    matches!(
-        fault.kind,
-        FaultKind::SourceDamaged
-            | FaultKind::SourceRefused
-            | FaultKind::SourceGone
-            | FaultKind::Conflict
-    )
+/// Whether trying again in this run is of no use. What this host lacks may come back while it runs.
+const fn no_try_mends(fault: &Classified) -> bool {
+    match (fault.class, fault.scope) {
+        (Class::Transient, _) | (Class::Permanent, Scope::Host) => false,
+        (
+            Class::Permanent,
+            Scope::Segment | Scope::Source | Scope::Destination | Scope::NeedsCanary,
+        ) => true,
+    }
 }
 
 fn broken(error: &tokio::task::JoinError) -> RunError {
     RunError::Source(format!("a task of the daemon ended in a way it never should: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::Operation;
+
+    #[test]
+    fn a_run_that_ends_gives_up_at_once_what_no_try_mends() {
+        let gives_up = |operation, kind, code: Option<&str>, io: Option<&str>| {
+            let mut fault = Fault::new(operation, kind, "no");
+            (fault.code, fault.io) = (code.map(str::to_owned), io.map(str::to_owned));
+            no_try_mends(&classify(&fault))
+        };
+        let (put, read) = (Operation::Put, Operation::ReadSource);
+        assert!(gives_up(read, FaultKind::SourceDamaged, None, None));
+        assert!(gives_up(read, FaultKind::SourceRefused, Some("encrypted"), None));
+        assert!(gives_up(put, FaultKind::Conflict, None, None));
+        assert!(gives_up(put, FaultKind::Answered, Some("AccessDenied"), None));
+        assert!(gives_up(put, FaultKind::Answered, Some("Mystery"), None));
+        assert!(gives_up(put, FaultKind::Tls, None, None));
+        assert!(!gives_up(put, FaultKind::Answered, Some("SlowDown"), None));
+        assert!(!gives_up(put, FaultKind::Answered, Some("BadDigest"), None));
+        assert!(!gives_up(put, FaultKind::Transport, None, None));
+        assert!(!gives_up(read, FaultKind::SourceChanged, None, None));
+        assert!(!gives_up(read, FaultKind::LocalIo, None, Some("PermissionDenied")));
+    }
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::failure::{Cause, Class};
 use crate::segment::{Incarnation, SegmentName, SegmentNumber, SourceName};
 use crate::store::Capabilities;
 
@@ -108,6 +109,10 @@ pub struct Pending {
     pub attempts: u32,
     /// When it is tried again.
     pub next_attempt_at: Option<Timestamp>,
+    /// Whether another try may help.
+    pub class: Option<Class>,
+    /// Why the last try failed, by name.
+    pub cause: Option<Cause>,
     /// What went wrong last.
     pub error: Option<String>,
 }

@@ -8,6 +8,7 @@ use super::snapshot::{
     AheadRun, Cursor, DeadLetters, Hole, PENDING_SHOWN, Pending, PendingState, Pins, Snapshot, Why,
 };
 use super::tracker::{Key, State};
+use crate::failure::classify;
 use crate::progress::{Chain, CursorFile};
 use crate::segment::{Incarnation, SegmentNumber};
 
@@ -56,18 +57,23 @@ impl Pipeline {
     }
 
     fn pending(&self) -> Vec<Pending> {
-        let tracked = self.tracker.iter().map(|(key, tracked)| Pending {
-            incarnation: Some(key.incarnation.clone()),
-            segment: tracked.name.clone(),
-            state: match tracked.state {
-                State::Closed | State::Closing(_) => PendingState::Closed,
-                State::InFlight => PendingState::InFlight,
-                State::BackingOff(_) => PendingState::BackingOff,
-                State::GivenUp => PendingState::Held,
-            },
-            attempts: tracked.attempts,
-            next_attempt_at: tracked.next_attempt_at,
-            error: tracked.fault.as_ref().map(ToString::to_string),
+        let tracked = self.tracker.iter().map(|(key, tracked)| {
+            let classified = tracked.fault.as_ref().map(classify);
+            Pending {
+                incarnation: Some(key.incarnation.clone()),
+                segment: tracked.name.clone(),
+                state: match tracked.state {
+                    State::Closed | State::Closing(_) => PendingState::Closed,
+                    State::InFlight => PendingState::InFlight,
+                    State::BackingOff(_) => PendingState::BackingOff,
+                    State::GivenUp => PendingState::Held,
+                },
+                attempts: tracked.attempts,
+                next_attempt_at: tracked.next_attempt_at,
+                class: classified.map(|found| found.class),
+                cause: classified.map(|found| found.cause),
+                error: tracked.fault.as_ref().map(ToString::to_string),
+            }
         });
         let keyless = self.keyless.iter().map(|segment| Pending {
             incarnation: None,
@@ -75,6 +81,8 @@ impl Pipeline {
             state: PendingState::Held,
             attempts: 0,
             next_attempt_at: None,
+            class: None,
+            cause: None,
             error: None,
         });
         tracked.chain(keyless).take(PENDING_SHOWN).collect()

@@ -127,7 +127,9 @@ impl Bench {
                     }
                     SealVerdict::Refused(refusal) => {
                         let message = refusal.to_string();
-                        return Err(source_fault(FaultKind::SourceRefused, listed, &message));
+                        let mut fault = source_fault(FaultKind::SourceRefused, listed, &message);
+                        fault.code = Some(refusal.code().to_owned());
+                        return Err(fault);
                     }
                 };
                 found.insert(Inspected::new(closed, Arc::new(facts))).clone()
@@ -216,7 +218,9 @@ impl Bench {
             ),
             Err(error) => return Err(Fault::local(Operation::ReadSource, &listed.path, &error)),
         };
-        Err(source_fault(FaultKind::SourceRefused, listed, &message))
+        let mut fault = source_fault(FaultKind::SourceRefused, listed, &message);
+        fault.code = Some("still-open".to_owned());
+        Err(fault)
     }
 }
 

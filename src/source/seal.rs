@@ -189,6 +189,17 @@ pub enum Refusal {
     PageFormat,
 }
 
+impl Refusal {
+    /// Its stable name.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Encrypted => "encrypted",
+            Self::PageFormat => "page-format",
+        }
+    }
+}
+
 /// The table.
 #[must_use]
 pub fn judge(

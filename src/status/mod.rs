@@ -75,6 +75,8 @@ pub async fn offline(
         state: PendingState::Closed,
         attempts: 0,
         next_attempt_at: None,
+        class: None,
+        cause: None,
         error: None,
     });
     Ok(Snapshot {

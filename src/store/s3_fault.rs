@@ -61,6 +61,11 @@ fn chain_text(causes: &[&(dyn Error + 'static)]) -> String {
     text
 }
 
+/// What a provider of credentials says that understood the request and refused it. The SDK boxes the
+/// answer, so that only its text is left.
+const PROVIDER_REFUSALS: [&str; 3] =
+    ["AccessDenied", "ExpiredTokenException", "InvalidIdentityToken"];
+
 fn credentials_code(error: &CredentialsError) -> &'static str {
     if matches!(error, CredentialsError::CredentialsNotLoaded(_)) {
         "CredentialsNotLoaded"
@@ -97,7 +102,12 @@ fn unanswered(operation: Operation, key: &str, error: &(dyn Error + 'static), hi
     let mut fault = Fault::new(operation, FaultKind::Other, text.as_str()).at(key);
     if let Some(credentials) = find::<CredentialsError>(&causes) {
         fault.kind = FaultKind::Credentials;
-        fault.code = Some(credentials_code(credentials).to_owned());
+        let refused = PROVIDER_REFUSALS.iter().any(|refusal| text.contains(refusal));
+        let code = match credentials_code(credentials) {
+            "ProviderError" if refused => "ProviderRefused",
+            code => code,
+        };
+        fault.code = Some(code.to_owned());
         return fault;
     }
     if let Some(tls) = find::<rustls::Error>(&causes) {
@@ -114,8 +124,11 @@ fn unanswered(operation: Operation, key: &str, error: &(dyn Error + 'static), hi
     fault.kind = if hint == Hint::Timeout || stalled {
         FaultKind::Timeout
     } else if text.contains("region must be set") || text.contains("egion was not") {
+        fault.code = Some("NoRegion".to_owned());
         FaultKind::Construction
     } else if hint == Hint::User {
+        // What we were sending could not be read: a local fault, never the store's.
+        fault.operation = Operation::ReadSource;
         FaultKind::LocalIo
     } else if io.is_some() || hint == Hint::Io {
         FaultKind::Transport
@@ -353,7 +366,14 @@ mod tests {
             Box::new(CredentialsError::provider_error(inner)),
             None,
         ));
-        assert_eq!(found.kind, FaultKind::Credentials);
+        assert_eq!(found.code.as_deref(), Some("ProviderError"));
+        let refused = io::Error::other("service error: AccessDenied: not your role");
+        let refused = CredentialsError::provider_error(refused);
+        let found = dispatch(ConnectorError::other(Box::new(refused), None));
+        assert_eq!(
+            (found.kind, found.code.as_deref()),
+            (FaultKind::Credentials, Some("ProviderRefused"))
+        );
     }
 
     #[test]
