@@ -20,7 +20,7 @@ use crate::config::{self, Config};
 use crate::control::{Answer, Handler, Request, Server};
 use crate::pipeline::snapshot::{PendingState, Snapshot};
 use crate::pipeline::tracker::{RetryPolicy, Tries};
-use crate::pipeline::{self, Ask, Mode, Outside, Settings};
+use crate::pipeline::{self, Ask, End, Mode, Outside, Settings};
 use crate::source::EncryptedPolicy;
 use crate::status::{Daemon, StatusReport};
 use crate::sys::{Signals, StateDir};
@@ -83,19 +83,28 @@ pub async fn run(
         }
     }
     let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
-    tell(&[NotifyState::Ready]);
     let outside = Outside { publish, asks, stop };
     let ended = pipeline::run(settings, state, clock, connect(&config), outside).await;
     tell(&[NotifyState::Stopping]);
     beside.shutdown().await;
-    let snapshot = ended?;
+    let (snapshot, end) = ended?;
+    if mode != Mode::Daemon && end == End::Stopped {
+        return Err(CommandError::failed(
+            "stopped before all that is closed was archived; run it again",
+        ));
+    }
     let status = StatusReport { daemon: Daemon::Stopped, snapshot: Snapshot::clone(&snapshot) };
     Ok(RunReport { status, mode: (mode != Mode::Daemon).then_some(mode) })
 }
 
-/// Tells systemd that the loop turns, and the watcher what it knows.
+/// Tells systemd that the loop turns, and the watcher what it knows. The first snapshot comes once
+/// state is decoded and the source is watched: that is what *ready* means.
 async fn notify(mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>, watcher: Option<Watcher>) {
+    let mut ready = false;
     while snapshots.changed().await.is_ok() {
+        if !std::mem::replace(&mut ready, true) {
+            tell(&[NotifyState::Ready]);
+        }
         let snapshot = snapshots.borrow_and_update().clone();
         let Some(snapshot) = snapshot else { continue };
         if let Some(watcher) = &watcher {

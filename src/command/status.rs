@@ -154,7 +154,9 @@ pub(super) fn text(report: &StatusReport) -> String {
 
 fn cursor(cursor: Option<&Cursor>) -> String {
     cursor.map_or_else(
-        || "none yet: the chain's first segment is not archived".to_owned(),
+        || "none: the chain's first segment is not archived, or this host's state is lost and no daemon \
+            has built it again"
+            .to_owned(),
         |cursor| {
             format!(
                 "{} (incarnation {}, chain from {})",

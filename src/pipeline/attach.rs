@@ -149,27 +149,35 @@ pub(crate) async fn chain(
 ) -> Result<Chain, Fault> {
     let incarnation = &record.incarnation;
     let entry = cursor.and_then(|cursor| cursor.get(incarnation));
-    let at = match entry {
+    // The cursor is of use only where the archive still has every number that it stands for.
+    let whole = entry.filter(|entry| {
+        let (from, to) = (entry.from.number(), entry.number);
+        let numbers = (to.0 - from.0).saturating_add(1);
+        committed.range(from..=to).count() as u64 == numbers
+    });
+    let at = match whole {
         Some(entry) => archive.manifest(incarnation, entry.number).await?,
         None => None,
     };
-    let mut chain = match (entry, at) {
+    let first = entry.map_or(record.first.number, |entry| entry.from.number());
+    let mut chain = match (whole, at) {
         (Some(entry), Some(at)) => Chain::resume(incarnation.clone(), entry, Arc::new(at)),
-        (Some(entry), None) => {
-            tracing::error!(
-                %incarnation, segment = %entry.segment,
-                "the archive has no manifest of the segment at the cursor: somebody removed it; \
-                 run verify, and see how far the chain still goes in status"
-            );
-            Chain::new(incarnation.clone(), record.first.number)
-        }
-        (None, _) => Chain::new(incarnation.clone(), record.first.number),
+        (_, _) => Chain::new(incarnation.clone(), first),
     };
     let known = chain.frontier_manifest().map(|manifest| manifest.number);
     let beyond = committed.iter().filter(|(number, _)| known.is_none_or(|known| **number > known));
     let beyond: CommittedNumbers = beyond.map(|(number, entry)| (*number, entry.clone())).collect();
     for manifest in archive.manifests(incarnation, &beyond).await? {
         chain.insert(manifest);
+    }
+    let reached = chain.frontier_manifest().map(|manifest| manifest.number);
+    if let Some(entry) = entry.filter(|entry| reached.is_none_or(|reached| reached < entry.number))
+    {
+        tracing::error!(
+            %incarnation, segment = %entry.segment, reached = ?reached.map(|number| number.0),
+            "the cursor of this host stands where the archive no longer reaches: manifests were removed, \
+             or it is another archive; the cursor goes back to what this one shows"
+        );
     }
     Ok(chain)
 }

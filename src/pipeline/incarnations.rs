@@ -11,17 +11,16 @@
 //!
 //! **Cancellation.** A dropped future leaves at most such a record.
 
+mod compare;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::sync::Arc;
 
-use crate::archive::{
-    Archive, Comparison, FORMAT, First, IncarnationRecord, Manifest, Predecessor, Reason, compare,
-};
+use crate::archive::{Archive, FORMAT, First, IncarnationRecord, Manifest, Predecessor, Reason};
 use crate::clock::Clock;
 use crate::fault::{Fault, FaultKind, Operation};
 use crate::segment::{Head, Incarnation, Link, SegmentName, SegmentNumber, link};
-use crate::source::{Listed, Scan};
+use crate::source::{FileSignature, Found, Listed, Scan};
 
 use super::Start;
 use super::on_disk::OnDisk;
@@ -44,9 +43,30 @@ struct Newest {
     record: IncarnationRecord,
     committed: BTreeSet<SegmentNumber>,
     /// Segments of it seen on disk by this process, and its first one.
-    seen: BTreeMap<SegmentNumber, (SegmentName, Head)>,
+    seen: BTreeMap<SegmentNumber, Seen>,
     /// Whether the highest committed number on disk was compared by digest.
     compared: bool,
+}
+
+/// A segment as it was last seen.
+#[derive(Debug, Clone)]
+struct Seen {
+    name: SegmentName,
+    head: Head,
+    /// Which file it was; `None` when only the incarnation's record told of it.
+    file: Option<FileSignature>,
+}
+
+impl Seen {
+    fn of(on_disk: &OnDisk<'_>) -> Self {
+        let (name, head) = (on_disk.listed.name.clone(), on_disk.peek.head);
+        Self { name, head, file: on_disk.listed.signature().copied() }
+    }
+
+    fn is_other_file(&self, on_disk: &OnDisk<'_>) -> bool {
+        let now = on_disk.listed.signature();
+        self.file.as_ref().zip(now).is_some_and(|(then, now)| !then.same_file(now))
+    }
 }
 
 /// Decides for each scan.
@@ -67,6 +87,8 @@ pub(super) struct Assignment {
     pub(super) open: Vec<(Key, Listed)>,
     /// An incarnation opened by this scan.
     pub(super) opened: Vec<IncarnationRecord>,
+    /// Not committed, listed before the last one, and not to be read: with what the system said.
+    pub(super) unreadable: Vec<(SegmentName, String)>,
 }
 
 impl Incarnations {
@@ -93,7 +115,8 @@ impl Incarnations {
             }
             None => None,
         };
-        let first = (record.first.segment.clone(), record.first.head);
+        let first =
+            Seen { name: record.first.segment.clone(), head: record.first.head, file: None };
         let seen = BTreeMap::from([(record.first.number, first)]);
         self.newest = Some(Newest { record, committed, seen, compared: false });
         Ok(())
@@ -101,16 +124,22 @@ impl Incarnations {
 
     /// A commit met other bytes under its number: what is known of the archive is out of date, as
     /// after a rollback of this very machine. Everything is read again.
-    pub(super) async fn reload(&mut self) -> Result<(), Fault> {
-        if let Some(newest) = self.archive.incarnations().await?.pop() {
+    pub(super) async fn reload(&mut self) -> Result<Option<IncarnationRecord>, Fault> {
+        let newest = self.archive.incarnations().await?.pop();
+        if let Some(newest) = newest.clone() {
             self.enter(newest).await?;
         }
-        Ok(())
+        Ok(newest)
     }
 
     /// The server's UUID, as it is now.
     pub(super) fn server_is(&mut self, uuid: String) {
         self.identity.server_uuid = Some(uuid);
+    }
+
+    /// Whether a number is committed in the newest incarnation.
+    pub(super) fn has(&self, number: SegmentNumber) -> bool {
+        self.newest.as_ref().is_some_and(|newest| newest.committed.contains(&number))
     }
 
     /// A segment of the newest incarnation was committed.
@@ -141,6 +170,13 @@ impl Incarnations {
         for _ in 0..OPEN_TRIES {
             let Some(newest) = &self.newest else {
                 let Some(first) = self.first_of(&present) else { return Ok(assignment) };
+                // What cannot be read now would be left out of the chain for good.
+                let blind = |listed: &&Listed| listed.name.number() < first.number;
+                if let Some(fault) = scan.segments.iter().filter(blind).find_map(unreadable)
+                    && self.identity.start == Start::Oldest
+                {
+                    return Err(fault);
+                }
                 self.open(Reason::FirstStart, first, None, &mut assignment).await?;
                 continue;
             };
@@ -186,6 +222,7 @@ impl Incarnations {
                 continue;
             }
             self.collect(&present, &older, &mut assignment);
+            self.name_unreadable(scan, &mut assignment);
             return Ok(assignment);
         }
         let message = "the binlog directory shows a new history again and again within one look; \
@@ -203,94 +240,6 @@ impl Incarnations {
         }
     }
 
-    /// A file below one that is what was archived, and is not what was archived itself: it rotted or
-    /// was touched after it was archived. That is no other history, and the archive has its bytes.
-    fn forgive(&mut self, present: &[OnDisk<'_>], rotten: SegmentNumber) {
-        let Some(newest) = &mut self.newest else { return };
-        for on_disk in present.iter().filter(|on_disk| on_disk.number <= rotten) {
-            if let Some((name, head)) = newest.seen.get_mut(&on_disk.number)
-                && *head != on_disk.peek.head
-            {
-                tracing::error!(
-                    segment = %name,
-                    "the file on disk is not what was archived under its name, though later ones are: \
-                     it was damaged on this host; the archive keeps the sound bytes"
-                );
-                *head = on_disk.peek.head;
-            }
-        }
-        newest.compared = true;
-    }
-
-    /// The highest known number that has other bytes on disk.
-    async fn differs(&mut self, present: &[OnDisk<'_>]) -> Result<Option<SegmentNumber>, Fault> {
-        let Some(newest) = &self.newest else { return Ok(None) };
-        // A head that was seen and not committed names nothing in the archive, but for the one that
-        // is part of the incarnation's name: a damaged file may have been mended meanwhile.
-        let first = newest.record.first.number;
-        let other_head = present.iter().rev().find(|l| {
-            let seen = newest.seen.get(&l.number);
-            let named = l.number == first || newest.committed.contains(&l.number);
-            named && seen.is_some_and(|(_, head)| *head != l.peek.head)
-        });
-        if let Some(other_head) = other_head {
-            return Ok(Some(other_head.number));
-        }
-        if newest.compared {
-            return Ok(None);
-        }
-        // The head may survive what changed the tail (a VM rolled back): compare the highest whole.
-        let highest = present.iter().rev().find(|l| newest.committed.contains(&l.number));
-        if let Some(highest) = highest
-            && !self.is_committed_as(highest).await?
-        {
-            return Ok(Some(highest.number));
-        }
-        if let Some(newest) = &mut self.newest {
-            newest.compared = true;
-        }
-        Ok(None)
-    }
-
-    /// Whether a file is the segment committed under its number in the newest incarnation.
-    async fn is_committed_as(&self, on_disk: &OnDisk<'_>) -> Result<bool, Fault> {
-        let Some(newest) = &self.newest else { return Ok(false) };
-        let found = self.archive.manifest(&newest.record.incarnation, on_disk.number).await?;
-        let Some(manifest) = found else { return Ok(false) };
-        if on_disk.peek.head != manifest.head {
-            return Ok(false);
-        }
-        let path = on_disk.listed.path.clone();
-        let compared = tokio::task::spawn_blocking({
-            let path = path.clone();
-            move || compare(|| File::open(&path), &manifest)
-        });
-        match compared.await {
-            Ok(Ok(comparison)) => Ok(comparison == Comparison::Same),
-            Ok(Err(error)) => Err(Fault::local(Operation::ReadSource, &path, &error)),
-            Err(error) => {
-                Err(Fault::new(Operation::ReadSource, FaultKind::Other, error.to_string()))
-            }
-        }
-    }
-
-    /// The highest number whose bytes on disk are those that the newest incarnation has committed.
-    async fn last_shared(
-        &self,
-        present: &[OnDisk<'_>],
-    ) -> Result<Option<(SegmentNumber, SegmentName)>, Fault> {
-        let Some(newest) = &self.newest else { return Ok(None) };
-        for on_disk in present.iter().rev() {
-            // Of what is not committed nothing is known that could be compared.
-            let same =
-                newest.committed.contains(&on_disk.number) && self.is_committed_as(on_disk).await?;
-            if same {
-                return Ok(Some((on_disk.number, on_disk.listed.name.clone())));
-            }
-        }
-        Ok(None)
-    }
-
     /// Takes numbers in that the newest incarnation does not know yet, in order, as far as nothing
     /// forks. Returns the first segment that does.
     async fn take_in<'a>(&mut self, present: &[OnDisk<'a>]) -> Result<Option<OnDisk<'a>>, Fault> {
@@ -300,7 +249,7 @@ impl Incarnations {
             let number = on_disk.number;
             let ours = self.before.is_none() || number >= newest.record.first.number;
             let seen = newest.seen.get(&number);
-            let new = seen.is_none_or(|(_, head)| *head != on_disk.peek.head);
+            let new = seen.is_none_or(|seen| seen.head != on_disk.peek.head);
             if ours && new && !newest.committed.contains(&number) {
                 if number < newest.record.first.number && self.identity.start != Start::Oldest {
                     continue;
@@ -311,8 +260,7 @@ impl Incarnations {
             }
             if ours {
                 if let Some(newest) = &mut self.newest {
-                    let known = (on_disk.listed.name.clone(), on_disk.peek.head);
-                    newest.seen.insert(number, known);
+                    newest.seen.insert(number, Seen::of(on_disk));
                 }
                 below = Some(on_disk);
             }
@@ -367,7 +315,7 @@ impl Incarnations {
     ) -> Result<Option<(SegmentNumber, SegmentName)>, Fault> {
         let Some(newest) = &self.newest else { return Ok(None) };
         let seen = newest.seen.range(..number).next_back();
-        let seen = seen.map(|(number, (name, _))| (*number, name.clone()));
+        let seen = seen.map(|(number, seen)| (*number, seen.name.clone()));
         let committed = newest.committed.range(..number).next_back().copied();
         let beyond = |number: &SegmentNumber| seen.as_ref().is_none_or(|(seen, _)| number > seen);
         let Some(number) = committed.filter(beyond) else { return Ok(seen) };
@@ -448,6 +396,20 @@ impl Incarnations {
         Err(Fault::new(Operation::Put, FaultKind::Conflict, message))
     }
 
+    /// Names what the index lists and nobody can read: it waits for a human, and never unseen.
+    fn name_unreadable(&self, scan: &Scan, assignment: &mut Assignment) {
+        let Some(newest) = &self.newest else { return };
+        for listed in scan.segments.iter().filter(|listed| !listed.is_last()) {
+            let number = listed.name.number();
+            let ours = listed.name.base() == newest.record.first.segment.base()
+                && number >= newest.record.first.number
+                && !newest.committed.contains(&number);
+            if let Some(fault) = unreadable(listed).filter(|_| ours) {
+                assignment.unreadable.push((listed.name.clone(), fault.to_string()));
+            }
+        }
+    }
+
     /// The segments that are not committed, under the incarnation that each belongs to.
     fn collect(&self, present: &[OnDisk<'_>], older: &[OnDisk<'_>], assignment: &mut Assignment) {
         let Some(newest) = &self.newest else { return };
@@ -481,6 +443,19 @@ impl Incarnations {
             if newest.seen.contains_key(&number) && !newest.committed.contains(&number) {
                 add(&newest.record.incarnation, on_disk);
             }
+        }
+    }
+}
+
+/// Why a listed segment cannot be read, where it cannot.
+fn unreadable(listed: &Listed) -> Option<Fault> {
+    match &listed.found {
+        Found::Present { .. } => None,
+        Found::Unreadable(fault) => Some(fault.clone()),
+        Found::Missing => {
+            let message = "the index lists the segment, and its file is not there";
+            let path = listed.path.display().to_string();
+            Some(Fault::new(Operation::ReadSource, FaultKind::SourceGone, message).at(path))
         }
     }
 }

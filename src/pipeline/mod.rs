@@ -15,6 +15,7 @@
 
 mod attach;
 mod incarnations;
+mod land;
 mod lease_task;
 mod on_disk;
 mod scout;
@@ -33,25 +34,25 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::archive::{BLOCK, Committed, Inspected};
+use crate::archive::{BLOCK, Inspected};
 use crate::clock::{Clock, MonoTime};
-use crate::failure::{Class, Classified, Scope, classify};
-use crate::fault::{Fault, FaultKind};
+use crate::failure::{Classified, classify};
+use crate::fault::Fault;
 use crate::progress::{Chain, CursorFile};
 use crate::segment::{Incarnation, SegmentName, SegmentNumber};
 use crate::source::{FileSignature, Listed, Scan, Watch};
 use crate::store::Capabilities;
-use crate::sys::{StateDir, StateWriteError};
+use crate::sys::StateDir;
 
 pub(crate) use attach::chain;
 pub(crate) use view::{beyond, cursor};
 
-pub use settings::{Ask, Connect, Mode, Outside, RunError, Settings, Start};
+pub use settings::{Ask, Connect, End, Mode, Outside, RunError, Settings, Start};
 
 use lease_task::LeaseTask;
 use scout::{Look, Obstacle, Scout};
 use snapshot::Snapshot;
-use tracker::{Key, Now, Tracker};
+use tracker::{Key, Tracker};
 use worker::{Attempt, Bench, Outcome};
 
 /// The loop turns at least this often, so that whoever watches it sees it alive.
@@ -63,6 +64,9 @@ const SHOW_PAUSE: Duration = Duration::from_millis(200);
 /// A look at the directory and the archive that takes longer is stuck: the process no longer counts
 /// as alive. Each request in it has a limit of its own, far below.
 const LOOK_MAX: Duration = Duration::from_secs(1_800);
+
+/// How often multipart uploads that were left behind are aborted, besides at each start.
+const SWEEP_PAUSE: Duration = Duration::from_secs(86_400);
 
 /// How soon a closing segment is looked at again.
 const CLOSING_WAIT: Duration = Duration::from_millis(500);
@@ -105,6 +109,11 @@ struct Pipeline {
     /// The last listed file, read whole and found not to be final: not read again until it changes.
     not_final: Option<FileSignature>,
     keyless: Vec<SegmentName>,
+    /// Listed and not to be read.
+    unreadable: Vec<(SegmentName, String)>,
+    /// The lowest listed segment beyond all that is committed.
+    edge: Option<Listed>,
+    server_uuid: Option<String>,
     /// Committed since the scout last left: what it finds of them is old news.
     committed: HashSet<Key>,
     /// A commit met other bytes under its number since the scout last left.
@@ -117,6 +126,8 @@ struct Pipeline {
     /// Of the newest incarnation: numbers below this are in the catalog, or nobody could tell.
     catalogued: BTreeMap<Incarnation, SegmentNumber>,
     looks: u64,
+    /// When uploads that were left behind were last aborted.
+    swept: MonoTime,
     /// When the last snapshot was published.
     shown: Option<MonoTime>,
 }
@@ -133,10 +144,11 @@ pub async fn run(
     clock: Arc<dyn Clock>,
     connect: Connect,
     outside: Outside,
-) -> Result<Arc<Snapshot>, RunError> {
+) -> Result<(Arc<Snapshot>, End), RunError> {
     let Outside { publish, mut asks, stop } = outside;
     let durable = CursorFile::load(state.root(), &settings.source)?;
     state.remove_temp_files(state.root())?;
+    let (server_uuid, swept) = (settings.server_uuid.clone(), clock.mono());
     let (settings, state) = (Arc::new(settings), Arc::new(state));
     let scout = Scout::new(
         Arc::clone(&settings),
@@ -162,6 +174,9 @@ pub async fn run(
         active: None,
         not_final: None,
         keyless: Vec::new(),
+        unreadable: Vec::new(),
+        edge: None,
+        server_uuid,
         committed: HashSet::new(),
         conflict: false,
         obstacles: BTreeMap::new(),
@@ -170,16 +185,21 @@ pub async fn run(
         maintenance: JoinSet::new(),
         catalogued: BTreeMap::new(),
         looks: 0,
+        swept,
         shown: None,
     };
     let ended = pipeline.work(scout, &mut asks).await;
     pipeline.wind_down().await;
     let last = pipeline.show();
-    ended.map(|()| last)
+    ended.map(|end| (last, end))
 }
 
 impl Pipeline {
-    async fn work(&mut self, scout: Scout, asks: &mut mpsc::Receiver<Ask>) -> Result<(), RunError> {
+    async fn work(
+        &mut self,
+        scout: Scout,
+        asks: &mut mpsc::Receiver<Ask>,
+    ) -> Result<End, RunError> {
         let mut watch = Watch::new(&scout.dir().watched_dirs(), self.settings.poll_interval);
         let mut home = Some(scout);
         let mut away: JoinSet<(Scout, Look)> = JoinSet::new();
@@ -210,7 +230,7 @@ impl Pipeline {
                 self.shown = Some(now);
             }
             if self.is_done() && home.is_some() && !look_now {
-                return Ok(());
+                return Ok(End::Done);
             }
             let retry_look = home.as_ref().and_then(Scout::next_try);
             let wake = [self.tracker.next_deadline(), retry_look].into_iter().flatten().min();
@@ -223,7 +243,7 @@ impl Pipeline {
                 }
             };
             tokio::select! {
-                () = self.stop.cancelled() => return Ok(()),
+                () = self.stop.cancelled() => return Ok(End::Stopped),
                 Some(done) = self.workers.join_next() => match done {
                     Ok((key, outcome)) => self.landed(key, outcome).await?,
                     Err(error) => return Err(broken(&error)),
@@ -270,6 +290,7 @@ impl Pipeline {
                 listed: job.listed.clone(),
                 scan: Arc::clone(&job.scan),
                 inspected: job.inspected.clone(),
+                server_uuid: self.server_uuid.clone(),
                 waited: since,
                 last_is_final: self.settings.mode == Mode::OnceFinal,
             };
@@ -286,6 +307,13 @@ impl Pipeline {
     fn catalogue(&mut self) {
         let Some(connected) = &self.connected else { return };
         if !self.maintenance.is_empty() {
+            return;
+        }
+        let now = self.clock.mono();
+        if now.since(self.swept) >= SWEEP_PAUSE {
+            self.swept = now;
+            let archive = Arc::clone(&connected.bench.archive);
+            self.maintenance.spawn(async move { archive.abort_stale_uploads().await.map(|_| 0) });
             return;
         }
         for chain in self.chains.values() {
@@ -316,97 +344,6 @@ impl Pipeline {
             Err(error) => {
                 tracing::warn!(%error, "the catalog was not written; a later start tries again")
             }
-        }
-    }
-
-    async fn landed(&mut self, key: Key, outcome: Outcome) -> Result<(), RunError> {
-        let now = Now { mono: self.clock.mono(), wall: self.clock.wall() };
-        match outcome {
-            Outcome::Committed(committed) => self.commit(key, committed).await?,
-            Outcome::Closing => self.tracker.closing(&key, now, CLOSING_WAIT),
-            Outcome::Active => {
-                self.tracker.done(&key);
-                self.not_final =
-                    self.jobs.remove(&key).and_then(|job| job.listed.signature().copied());
-            }
-            Outcome::Stopped => {}
-            Outcome::Failed(fault, inspected) => {
-                let (incarnation, segment) =
-                    (&key.incarnation, self.jobs.get(&key).map(|job| job.listed.name.clone()));
-                let segment = segment.map(|name| name.to_string()).unwrap_or_default();
-                if let Some(job) = self.jobs.get_mut(&key) {
-                    job.inspected = inspected;
-                }
-                let classified = classify(&fault);
-                let (class, cause) = (classified.class, classified.cause);
-                tracing::warn!(%incarnation, %segment, %class, %cause, %fault, "archiving a segment failed");
-                self.conflict |= fault.kind == FaultKind::Conflict;
-                let once = self.settings.mode != Mode::Daemon;
-                if once && no_try_mends(&classified) {
-                    self.tracker.give_up(&key, *fault);
-                } else {
-                    self.tracker.failed(&key, *fault, now, fastrand::f64());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn commit(&mut self, key: Key, committed: Committed) -> Result<(), RunError> {
-        let manifest = committed.manifest();
-        tracing::info!(
-            incarnation = %key.incarnation,
-            segment = %manifest.segment,
-            size = manifest.size,
-            stored = manifest.payload.size,
-            proof = ?manifest.payload.proof,
-            "archived"
-        );
-        self.archived += 1;
-        // Commits come in any order; the floor is the newest incarnation's.
-        if self.chains.keys().next_back() == Some(&key.incarnation) {
-            self.floor =
-                Some(self.floor.map_or(manifest.number, |floor| floor.min(manifest.number)));
-        }
-        if let Some(chain) = self.chains.get_mut(&key.incarnation) {
-            chain.insert(Arc::clone(manifest));
-        }
-        self.tracker.done(&key);
-        self.jobs.remove(&key);
-        self.committed.insert(key);
-        self.save_cursor().await
-    }
-
-    /// Moves the cursor to the frontiers and writes it. A full disk is waited for: until the file is
-    /// written, nothing new is claimed (I8).
-    async fn save_cursor(&mut self) -> Result<(), RunError> {
-        let mut changed = self.durable.is_none();
-        for frontier in self.chains.values().filter_map(Chain::frontier) {
-            changed |= self.cursor.advance(&frontier);
-        }
-        if !changed && self.state_trouble.is_none() {
-            return Ok(());
-        }
-        let (state, cursor) = (Arc::clone(&self.state), self.cursor.clone());
-        let saved = tokio::task::spawn_blocking(move || cursor.save(&state).map(|()| cursor));
-        match saved.await.map_err(|error| broken(&error))? {
-            Ok(durable) => {
-                self.durable = Some(durable);
-                self.state_trouble = None;
-                Ok(())
-            }
-            Err(error @ StateWriteError::Full { .. }) => {
-                tracing::error!(%error, "the cursor cannot be written; archiving goes on");
-                let since =
-                    self.state_trouble.as_ref().map_or_else(|| self.clock.wall(), |t| t.since);
-                self.state_trouble = Some(snapshot::Trouble {
-                    what: "state".to_owned(),
-                    since,
-                    message: error.to_string(),
-                });
-                Ok(())
-            }
-            Err(error) => Err(error.into()),
         }
     }
 
@@ -444,44 +381,6 @@ impl Pipeline {
     }
 }
 
-/// Whether trying again in this run is of no use. What this host lacks may come back while it runs.
-const fn no_try_mends(fault: &Classified) -> bool {
-    match (fault.class, fault.scope) {
-        (Class::Transient, _) | (Class::Permanent, Scope::Host) => false,
-        (
-            Class::Permanent,
-            Scope::Segment | Scope::Source | Scope::Destination | Scope::NeedsCanary,
-        ) => true,
-    }
-}
-
 fn broken(error: &tokio::task::JoinError) -> RunError {
     RunError::Source(format!("a task of the daemon ended in a way it never should: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fault::Operation;
-
-    #[test]
-    fn a_run_that_ends_gives_up_at_once_what_no_try_mends() {
-        let gives_up = |operation, kind, code: Option<&str>, io: Option<&str>| {
-            let mut fault = Fault::new(operation, kind, "no");
-            (fault.code, fault.io) = (code.map(str::to_owned), io.map(str::to_owned));
-            no_try_mends(&classify(&fault))
-        };
-        let (put, read) = (Operation::Put, Operation::ReadSource);
-        assert!(gives_up(read, FaultKind::SourceDamaged, None, None));
-        assert!(gives_up(read, FaultKind::SourceRefused, Some("encrypted"), None));
-        assert!(gives_up(put, FaultKind::Conflict, None, None));
-        assert!(gives_up(put, FaultKind::Answered, Some("AccessDenied"), None));
-        assert!(gives_up(put, FaultKind::Answered, Some("Mystery"), None));
-        assert!(gives_up(put, FaultKind::Tls, None, None));
-        assert!(!gives_up(put, FaultKind::Answered, Some("SlowDown"), None));
-        assert!(!gives_up(put, FaultKind::Answered, Some("BadDigest"), None));
-        assert!(!gives_up(put, FaultKind::Transport, None, None));
-        assert!(!gives_up(read, FaultKind::SourceChanged, None, None));
-        assert!(!gives_up(read, FaultKind::LocalIo, None, Some("PermissionDenied")));
-    }
 }

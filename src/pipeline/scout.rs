@@ -18,6 +18,7 @@ use super::tracker::{Key, Tries};
 use super::{Connect, Mode, RunError, Settings};
 use crate::archive::IncarnationRecord;
 use crate::clock::{Clock, MonoTime};
+use crate::fault::Operation;
 use crate::progress::CursorFile;
 use crate::segment::SegmentName;
 use crate::source::{self, Listed, Scan, Scanner, SourceDir};
@@ -44,6 +45,10 @@ pub(super) struct Look {
     pub(super) open: Option<Vec<(Key, Listed)>>,
     /// Incarnations opened by this look.
     pub(super) opened: Vec<IncarnationRecord>,
+    /// Listed and not to be read, with what the system said.
+    pub(super) unreadable: Vec<(SegmentName, String)>,
+    /// The server's UUID, when it has one.
+    pub(super) server_uuid: Option<String>,
     /// Closed segments that have no key while the archive cannot be asked.
     pub(super) keyless: Vec<SegmentName>,
     /// The segment the server writes now.
@@ -156,9 +161,18 @@ impl Scout {
             self.store_failed(error, &mut look);
         }
         if let (None, Some(scan)) = (&look.open, &scan) {
-            let closed =
-                scan.segments.iter().filter(|listed| !listed.is_last() && listed.peek().is_some());
-            look.keyless = closed.map(|listed| listed.name.clone()).collect();
+            let cursor = self.cursor.as_ref().and_then(CursorFile::newest);
+            let archived = cursor.map(|(_, entry)| entry.number);
+            let waiting = scan.segments.iter().filter(|listed| {
+                let number = listed.name.number();
+                !listed.is_last()
+                    && match &self.incarnations {
+                        Some(incarnations) => !incarnations.has(number),
+                        // Before the archive was ever asked, the cursor is all that is known.
+                        None => archived.is_none_or(|archived| number > archived),
+                    }
+            });
+            look.keyless = waiting.map(|listed| listed.name.clone()).collect();
         }
         look.scan = scan;
         (self, look)
@@ -199,15 +213,17 @@ impl Scout {
         let Some(incarnations) = &mut self.incarnations else { return Ok(()) };
         if let Ok(Some(uuid)) = source::server_uuid(&self.settings.paths.datadir) {
             incarnations.server_is(uuid.to_string());
+            look.server_uuid = Some(uuid.to_string());
         }
         if self.stale {
-            incarnations.reload().await?;
+            look.opened.extend(incarnations.reload().await?);
             self.stale = false;
         }
         let Some(scan) = scan else { return Ok(()) };
-        let Assignment { open, opened } = incarnations.assign(scan).await?;
+        let Assignment { open, opened, unreadable } = incarnations.assign(scan).await?;
         look.open = Some(open);
-        look.opened = opened;
+        look.opened.extend(opened);
+        look.unreadable = unreadable;
         if self.obstacle.take().is_some() {
             self.delays = delays(&self.settings);
         }
@@ -227,8 +243,9 @@ impl Scout {
         self.tries = self.tries.saturating_add(1);
         let patient = match (&error, self.settings.retry.tries) {
             // The file vanished or changed while it was looked at: the next look tells.
-            (RunError::Store(fault), _)
-                if fault.operation == crate::fault::Operation::ReadSource =>
+            (RunError::Store(fault), tries)
+                if fault.operation == Operation::ReadSource
+                    && !matches!(tries, Tries::Bounded(most) if self.tries >= most) =>
             {
                 look.obstacles.push((Obstacle::Source, error.to_string()));
                 return;

@@ -74,6 +74,15 @@ pub struct Settings {
 /// A question for what is known now; the answer goes back on it.
 pub type Ask = oneshot::Sender<Arc<Snapshot>>;
 
+/// How a run came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// Nothing was left to do.
+    Done,
+    /// It was told to stop.
+    Stopped,
+}
+
 /// The pipeline's ties to the rest of the process.
 #[derive(Debug)]
 pub struct Outside {

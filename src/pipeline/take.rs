@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::attach::Attached;
 use super::lease_task::LeaseTask;
 use super::scout::{Look, Obstacle};
@@ -31,9 +33,16 @@ impl Pipeline {
         }
         self.active = look.active;
         self.keyless = look.keyless;
+        if look.open.is_some() {
+            self.unreadable = look.unreadable;
+        }
+        if look.server_uuid.is_some() {
+            self.server_uuid = look.server_uuid;
+        }
         if let (Some(open), Some(scan)) = (look.open, look.scan) {
             self.looks += 1;
             self.reassign(&open, &scan);
+            self.edge = self.edge_of(&open);
             for (key, listed) in open {
                 if !recent.contains(&key) {
                     self.found(key, listed, &scan);
@@ -44,6 +53,16 @@ impl Pipeline {
             self.save_cursor().await?;
         }
         Ok(())
+    }
+
+    /// The lowest listed segment beyond all that is committed in the newest incarnation: what lies
+    /// between the two and is not listed can never come.
+    fn edge_of(&self, open: &[(Key, Listed)]) -> Option<Listed> {
+        let (incarnation, chain) = self.chains.last_key_value()?;
+        let last = chain.last()?.number;
+        let beyond =
+            open.iter().filter(|(key, _)| key.incarnation == *incarnation && key.number > last);
+        beyond.min_by_key(|(key, _)| key.number).map(|(_, listed)| listed.clone())
     }
 
     /// Lets go of segments that the look gave to another incarnation, or found committed: the same
@@ -83,7 +102,10 @@ impl Pipeline {
             return;
         }
         let now = Now { mono: self.clock.mono(), wall: self.clock.wall() };
-        self.tracker.found(key.clone(), listed.name.clone(), now);
+        // The server's last write to it is when it was closed, whenever this process began to look.
+        let written = listed.signature().map(|file| i128::from(file.mtime_ns));
+        let closed = written.and_then(|ns| Timestamp::from_nanosecond(ns).ok()).unwrap_or(now.wall);
+        self.tracker.found(key.clone(), listed.name.clone(), closed.min(now.wall), now);
         let scan = Arc::clone(scan);
         match self.jobs.get_mut(&key) {
             Some(job) => {
@@ -114,10 +136,11 @@ impl Pipeline {
         self.floor = floor;
         self.chains =
             chains.into_iter().map(|chain| (chain.incarnation().clone(), chain)).collect();
+        let frontiers: Vec<_> = self.chains.values().filter_map(Chain::frontier).collect();
+        self.cursor.confirm(&frontiers);
         let bench = Bench {
             archive,
             clock: Arc::clone(&self.clock),
-            server_uuid: self.settings.server_uuid.clone(),
             encrypted: self.settings.encrypted,
             stop: self.stop.clone(),
         };

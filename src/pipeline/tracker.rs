@@ -70,8 +70,8 @@ pub struct Tracked {
     pub state: State,
     /// Tries so far.
     pub attempts: u32,
-    /// When it was first seen closed.
-    pub since: Timestamp,
+    /// When its server closed it, as far as the file tells.
+    pub closed: Timestamp,
     /// When it was first seen closed, by the clock that waits are measured with.
     pub since_mono: MonoTime,
     /// The wall time of the next try, for humans.
@@ -107,7 +107,7 @@ impl Tracker {
     }
 
     /// A closed segment was found. Says whether it is new.
-    pub fn found(&mut self, key: Key, name: SegmentName, now: Now) -> bool {
+    pub fn found(&mut self, key: Key, name: SegmentName, closed: Timestamp, now: Now) -> bool {
         if self.segments.contains_key(&key) {
             return false;
         }
@@ -121,7 +121,7 @@ impl Tracker {
             name,
             state: State::Closed,
             attempts: 0,
-            since: now.wall,
+            closed,
             since_mono: now.mono,
             next_attempt_at: None,
             fault: None,
@@ -280,9 +280,9 @@ mod tests {
     fn the_oldest_by_number_starts_first_and_workers_bound_it() {
         let mut tracker = tracker(2, Tries::Endless);
         for number in [1_000_000, 999_999, 7] {
-            assert!(tracker.found(key(number), name(number), at(0)));
+            assert!(tracker.found(key(number), name(number), at(0).wall, at(0)));
         }
-        assert!(!tracker.found(key(7), name(7), at(0)));
+        assert!(!tracker.found(key(7), name(7), at(0).wall, at(0)));
         assert_eq!(tracker.start(at(0).mono), Some(key(7)));
         assert_eq!(tracker.start(at(0).mono), Some(key(999_999)));
         assert_eq!(tracker.start(at(0).mono), None);
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn delays_double_up_to_the_cap_and_never_end() {
         let mut tracker = tracker(1, Tries::Endless);
-        tracker.found(key(1), name(1), at(0));
+        tracker.found(key(1), name(1), at(0).wall, at(0));
         let mut now = at(0);
         let mut seen = Vec::new();
         for _ in 0..40 {
@@ -312,8 +312,8 @@ mod tests {
     #[test]
     fn bounded_tries_end_and_others_go_on() {
         let mut tracker = tracker(1, Tries::Bounded(2));
-        tracker.found(key(1), name(1), at(0));
-        tracker.found(key(2), name(2), at(0));
+        tracker.found(key(1), name(1), at(0).wall, at(0));
+        tracker.found(key(2), name(2), at(0).wall, at(0));
         assert_eq!(tracker.start(at(0).mono), Some(key(1)));
         tracker.failed(&key(1), fault(), at(0), 1.0);
         assert_eq!(tracker.start(at(0).mono), Some(key(2)));
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn retry_after_lengthens_a_delay_within_its_cap() {
         let mut tracker = tracker(1, Tries::Endless);
-        tracker.found(key(1), name(1), at(0));
+        tracker.found(key(1), name(1), at(0).wall, at(0));
         tracker.start(at(0).mono);
         let mut slow = fault();
         slow.retry_after_ms = Some(86_400_000);
@@ -338,8 +338,8 @@ mod tests {
     #[test]
     fn no_deadline_is_waited_for_while_all_workers_are_busy() {
         let mut tracker = tracker(1, Tries::Endless);
-        tracker.found(key(1), name(1), at(0));
-        tracker.found(key(2), name(2), at(0));
+        tracker.found(key(1), name(1), at(0).wall, at(0));
+        tracker.found(key(2), name(2), at(0).wall, at(0));
         tracker.start(at(0).mono);
         tracker.failed(&key(1), fault(), at(0), 1.0);
         assert_eq!(tracker.next_deadline(), Some(at(1).mono));
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn a_closing_segment_waits_without_counting_an_attempt() {
         let mut tracker = tracker(1, Tries::Bounded(1));
-        tracker.found(key(1), name(1), at(0));
+        tracker.found(key(1), name(1), at(0).wall, at(0));
         tracker.start(at(0).mono);
         tracker.closing(&key(1), at(0), Duration::from_secs(1));
         assert_eq!(tracker.start(at(0).mono), None);

@@ -41,6 +41,8 @@ pub(super) struct Attempt {
     pub(super) scan: Arc<Scan>,
     /// What an earlier try found out, if the file is still the same.
     pub(super) inspected: Option<Inspected>,
+    /// The server's UUID, when it has one.
+    pub(super) server_uuid: Option<String>,
     /// How long the segment has been waited for.
     pub(super) waited: Duration,
     /// Whether the last file of a dead server is taken too.
@@ -67,7 +69,6 @@ pub(super) enum Outcome {
 pub(super) struct Bench {
     pub(super) archive: Arc<Archive>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) server_uuid: Option<String>,
     pub(super) encrypted: EncryptedPolicy,
     pub(super) stop: CancellationToken,
 }
@@ -142,8 +143,10 @@ impl Bench {
         let committed = match put {
             Put::AlreadyCommitted(manifest) => Committed::from_store(manifest),
             Put::Proven(receipt) => {
-                let context =
-                    CommitContext { server_uuid: self.server_uuid.clone(), now: self.clock.wall() };
+                let context = CommitContext {
+                    server_uuid: attempt.server_uuid.clone(),
+                    now: self.clock.wall(),
+                };
                 self.archive.commit(&attempt.key.incarnation, &inspected, *receipt, context).await?
             }
         };

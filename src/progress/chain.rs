@@ -14,6 +14,7 @@ pub struct Frontier {
     incarnation: Incarnation,
     from: SegmentName,
     segment: SegmentName,
+    unverified: u64,
 }
 
 impl Frontier {
@@ -23,8 +24,11 @@ impl Frontier {
         &self.incarnation
     }
 
-    pub(super) fn entry(&self) -> CursorEntry {
+    /// The cursor that stands at it.
+    #[must_use]
+    pub fn entry(&self) -> CursorEntry {
         CursorEntry {
+            unverified: self.unverified,
             from: self.from.clone(),
             segment: self.segment.clone(),
             number: self.segment.number(),
@@ -61,7 +65,7 @@ pub struct Chain {
     first: SegmentNumber,
     from: Option<SegmentName>,
     frontier: Option<SegmentNumber>,
-    /// Links that no GTID set confirms, passed since this process started.
+    /// Links passed that no GTID set confirms.
     unverified: u64,
     /// The frontier's segment and all committed beyond it.
     entries: BTreeMap<SegmentNumber, Arc<Manifest>>,
@@ -84,7 +88,7 @@ impl Chain {
             first: cursor.from.number(),
             from: Some(cursor.from.clone()),
             frontier: Some(number),
-            unverified: 0,
+            unverified: cursor.unverified,
             entries: BTreeMap::from([(number, at)]),
         }
     }
@@ -141,7 +145,18 @@ impl Chain {
     pub fn frontier(&self) -> Option<Frontier> {
         let at = self.entries.get(&self.frontier?)?;
         let from = self.from.clone()?;
-        Some(Frontier { incarnation: self.incarnation.clone(), from, segment: at.segment.clone() })
+        Some(Frontier {
+            incarnation: self.incarnation.clone(),
+            from,
+            segment: at.segment.clone(),
+            unverified: self.unverified,
+        })
+    }
+
+    /// The committed segment with the highest number.
+    #[must_use]
+    pub fn last(&self) -> Option<&Arc<Manifest>> {
+        self.entries.values().next_back()
     }
 
     /// The manifest of the frontier's segment.
@@ -156,7 +171,7 @@ impl Chain {
         self.first
     }
 
-    /// Links passed since this process started that no GTID set confirms.
+    /// Links passed that no GTID set confirms.
     #[must_use]
     pub const fn unverified(&self) -> u64 {
         self.unverified

@@ -15,6 +15,11 @@ const FORMAT: u32 = 1;
 /// Largest such file: 10^5 incarnations.
 const SIZE_MAX: u64 = 16 << 20;
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde asks for")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// One incarnation's cursor: every segment from `from` to `segment` can be restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CursorEntry {
@@ -24,6 +29,9 @@ pub struct CursorEntry {
     pub segment: SegmentName,
     /// That segment's number.
     pub number: SegmentNumber,
+    /// Links on the way that no GTID set confirms.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unverified: u64,
 }
 
 /// The durable cursors of a source.
@@ -88,7 +96,7 @@ impl CursorFile {
         let file: Self = serde_json::from_value(value)
             .map_err(|source| StateLoadError::Decode { path: path.clone(), source })?;
         for (incarnation, entry) in &file.incarnations {
-            let CursorEntry { from, segment, number } = entry;
+            let CursorEntry { from, segment, number, unverified: _ } = entry;
             if segment.number() != *number {
                 let detail = format!(
                     "incarnation {incarnation}: segment {segment} does not have number {number}"
@@ -132,6 +140,18 @@ impl CursorFile {
         }
         self.incarnations.insert(frontier.incarnation().clone(), entry);
         true
+    }
+
+    /// Makes the file say what the archive shows, and no more: for an archive that was changed,
+    /// emptied or exchanged, cursors go back. Says whether that changed anything.
+    pub fn confirm(&mut self, frontiers: &[Frontier]) -> bool {
+        let shown: BTreeMap<Incarnation, CursorEntry> = frontiers
+            .iter()
+            .map(|frontier| (frontier.incarnation().clone(), frontier.entry()))
+            .collect();
+        let changed = self.incarnations != shown;
+        self.incarnations = shown;
+        changed
     }
 
     /// Writes the file. Stopped before the rename, the old cursor stays, which is still true.

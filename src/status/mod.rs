@@ -65,9 +65,9 @@ pub async fn offline(
         .filter(|listed| !listed.is_last())
         .filter_map(|listed| Some((belongs(&listed.name, &known, start)?, listed)))
         .collect();
-    let (ahead, holes) = beyond(&chains, |of, first: SegmentNumber, last| {
-        let between = |listed: &Listed| (first..=last).contains(&listed.name.number());
-        waiting.iter().any(|(incarnation, listed)| *incarnation == Some(of) && between(listed))
+    let (ahead, holes) = beyond(&chains, |of, number: SegmentNumber| {
+        let is = |listed: &Listed| listed.name.number() == number;
+        waiting.iter().any(|(incarnation, listed)| *incarnation == Some(of) && is(listed))
     });
     let pending = waiting.iter().take(PENDING_SHOWN).map(|(incarnation, listed)| Pending {
         incarnation: incarnation.cloned(),

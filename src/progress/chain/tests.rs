@@ -105,6 +105,7 @@ fn numbers_beyond_six_digits_are_in_order() {
 #[test]
 fn a_chain_resumed_at_its_cursor_goes_on_as_if_it_had_never_stopped() {
     let cursor = CursorEntry {
+        unverified: 0,
         from: "binlog.000001".parse().unwrap(),
         segment: "binlog.000003".parse().unwrap(),
         number: SegmentNumber(3),
