@@ -2,18 +2,21 @@
 //!
 //! **Invariants.** Reads only. What cannot be checked is a problem or an error, never fine (I14).
 
+mod gaps;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt, stream};
 
 use super::layout::{self, INDEX, PAYLOADS};
 use super::lease::Lease;
-use super::manifest::Manifest;
+use super::manifest::{IncarnationRecord, Manifest};
 use super::prove::read_back;
 use super::{Fault, catalog};
 use crate::fault::FaultKind;
 use crate::segment::{Incarnation, SegmentNumber, SourceName};
 use crate::store::{self, ObjectMeta, Store};
+use gaps::Walk;
 
 /// Manifests read at once.
 const LISTED_AT_ONCE: usize = 16;
@@ -36,7 +39,8 @@ pub enum Depth {
 pub enum ProblemKind {
     /// A manifest's payload is not there.
     PayloadMissing,
-    /// A payload has no manifest, or an incarnation no record.
+    /// A payload has no manifest, an incarnation no record, or numbers between or before committed
+    /// ones have neither manifest nor payload.
     ManifestMissing,
     /// Bytes do not match their digest, or an object does not decode.
     Damaged,
@@ -51,8 +55,8 @@ pub struct Problem {
     pub source: SourceName,
     /// The incarnation.
     pub incarnation: Incarnation,
-    /// The segment's name, its number where no manifest tells the name, or `*` for all of an
-    /// incarnation.
+    /// The segment's name, its number (or the first and last of several) where no manifest tells
+    /// the name, or `*` for all of an incarnation.
     pub segment: String,
     /// What is wrong.
     pub kind: ProblemKind,
@@ -67,7 +71,7 @@ pub struct Checked {
     pub checked: u64,
     /// Manifests below the floor: their payloads were expired by the bucket's lifecycle.
     pub expired: u64,
-    /// Payloads still being uploaded by a live daemon.
+    /// Segments that a live daemon may still archive.
     pub in_flight: u64,
     /// What is wrong, in order of incarnation and number.
     pub problems: Vec<Problem>,
@@ -114,12 +118,13 @@ pub async fn check_source(
     let mut incarnations = list_incarnations(store, source).await?;
     let records = catalog::incarnations(store, source).await?;
     let newest = records.last().map(|record| record.incarnation.clone());
-    let recorded: BTreeSet<Incarnation> =
-        records.into_iter().map(|record| record.incarnation).collect();
-    incarnations.extend(recorded.iter().cloned());
+    let recorded: BTreeMap<Incarnation, IncarnationRecord> =
+        records.into_iter().map(|record| (record.incarnation.clone(), record)).collect();
+    incarnations.extend(recorded.keys().cloned());
     let mut checked = Checked::default();
     for incarnation in &incarnations {
-        if !recorded.contains(incarnation) {
+        let known = recorded.get(incarnation);
+        if known.is_none() {
             let record = layout::incarnation(source, &incarnation.ordinal4());
             checked.problems.push(Problem {
                 source: source.clone(),
@@ -132,10 +137,19 @@ pub async fn check_source(
             });
         }
         let live = live && newest.as_ref() == Some(incarnation);
-        check_incarnation(store, (source, incarnation), depth, live, progress, &mut checked)
-            .await?;
+        let of = Of { source, incarnation, record: known, live };
+        check_incarnation(store, of, depth, progress, &mut checked).await?;
     }
     Ok(checked)
+}
+
+/// The incarnation to check.
+struct Of<'a> {
+    source: &'a SourceName,
+    incarnation: &'a Incarnation,
+    record: Option<&'a IncarnationRecord>,
+    /// Whether a daemon adds to it now.
+    live: bool,
 }
 
 /// One incarnation under check.
@@ -159,9 +173,8 @@ enum Verdict {
 
 async fn check_incarnation(
     store: &dyn Store,
-    (source, incarnation): (&SourceName, &Incarnation),
+    Of { source, incarnation, record, live }: Of<'_>,
     depth: Depth,
-    live: bool,
     progress: &(dyn Fn(u64) + Sync),
     checked: &mut Checked,
 ) -> Result<(), Fault> {
@@ -185,9 +198,13 @@ async fn check_incarnation(
             Depth::Listed => LISTED_AT_ONCE,
             Depth::Deep => DEEP_AT_ONCE,
         });
+    // In order of numbers, so that neighbours meet.
+    let mut walk = Walk::default();
     while let Some((number, verdict)) = verdicts.next().await {
         checked.checked += 1;
-        match verdict? {
+        let (manifest, verdict) = verdict?;
+        walk.next(number, manifest);
+        match verdict {
             Verdict::Fine => {}
             Verdict::Expired => checked.expired += 1,
             Verdict::Wrong(problem) => problems.push((number, problem)),
@@ -197,12 +214,15 @@ async fn check_incarnation(
     drop(verdicts);
 
     let highest = manifests.keys().next_back().copied();
+    // Numbers with a payload alone.
+    let mut told = BTreeSet::new();
     for key in check.payloads.keys() {
         let Some(number) = layout::payload_number(key) else { continue };
         if manifests.contains_key(&number) {
             // The committed payload, or bytes beside it that never were.
             continue;
         }
+        told.insert(number);
         let commit = layout::manifest(source, incarnation, number);
         if store.head(&commit).await?.is_some() {
             // Committed after the listing.
@@ -215,6 +235,16 @@ async fn check_incarnation(
         let detail = format!("{key} has no manifest: it was removed, or the commit never came");
         problems
             .push((number, check.problem(number.padded(), ProblemKind::ManifestMissing, detail)));
+    }
+    for gap in walk.done(record, manifests.keys().next().copied()) {
+        for gap in gap.without(&told) {
+            if live {
+                checked.in_flight = checked.in_flight.saturating_add(gap.len());
+                continue;
+            }
+            let (segment, kind) = (gap.segment(), ProblemKind::ManifestMissing);
+            problems.push((gap.first, check.problem(segment, kind, gap.detail)));
+        }
     }
     problems.sort_by_key(|(number, _)| *number);
     checked.problems.extend(problems.into_iter().map(|(_, problem)| problem));
@@ -232,31 +262,42 @@ impl Check<'_> {
         }
     }
 
-    async fn manifest(&self, number: SegmentNumber) -> Result<Verdict, Fault> {
-        let wrong =
-            |segment: String, kind, detail| Ok(Verdict::Wrong(self.problem(segment, kind, detail)));
+    /// The manifest of a number, where it decodes, and what came of checking it.
+    async fn manifest(
+        &self,
+        number: SegmentNumber,
+    ) -> Result<(Option<Box<Manifest>>, Verdict), Fault> {
+        let wrong = |kind, detail| Verdict::Wrong(self.problem(number.padded(), kind, detail));
         let found = catalog::manifest(self.store, self.source, self.incarnation, number).await;
-        let manifest = match found {
-            Ok(Some(manifest)) => manifest,
+        match found {
+            Ok(Some(manifest)) => {
+                let verdict = self.payload(&manifest).await?;
+                Ok((Some(Box::new(manifest)), verdict))
+            }
             Ok(None) => {
                 let detail = "the manifest was listed and is gone".to_owned();
-                return wrong(number.padded(), ProblemKind::ManifestMissing, detail);
+                Ok((None, wrong(ProblemKind::ManifestMissing, detail)))
             }
             Err(fault) if fault.kind == FaultKind::Undecodable => {
-                return wrong(number.padded(), ProblemKind::Damaged, fault.to_string());
+                Ok((None, wrong(ProblemKind::Damaged, fault.to_string())))
             }
-            Err(fault) => return Err(fault),
-        };
+            Err(fault) => Err(fault),
+        }
+    }
+
+    async fn payload(&self, manifest: &Manifest) -> Result<Verdict, Fault> {
+        let wrong =
+            |segment: String, kind, detail| Ok(Verdict::Wrong(self.problem(segment, kind, detail)));
         let (name, payload) = (manifest.segment.to_string(), &manifest.payload);
         let Some(object) = self.payloads.get(&payload.key) else {
-            if self.floor.is_some_and(|floor| number < floor) {
+            if self.floor.is_some_and(|floor| manifest.number < floor) {
                 return Ok(Verdict::Expired);
             }
             let detail = format!("{} is not there", payload.key);
             return wrong(name, ProblemKind::PayloadMissing, detail);
         };
         if self.depth == Depth::Listed {
-            return Ok(match suspect(&manifest, object) {
+            return Ok(match suspect(manifest, object) {
                 Some(detail) => Verdict::Wrong(self.problem(name, ProblemKind::Suspect, detail)),
                 None => Verdict::Fine,
             });

@@ -50,6 +50,17 @@ pub enum IndexParseError {
         /// Counted from 1.
         line: usize,
     },
+    /// The server writes its binlog into InnoDB pages.
+    #[error(
+        "line {line}: {name} is MariaDB's binlog in InnoDB pages, which cannot be archived; start \
+         the server without binlog_storage_engine, so that it writes its binlog as files"
+    )]
+    PageFormat {
+        /// Counted from 1.
+        line: usize,
+        /// The file.
+        name: String,
+    },
     /// Not the name of a segment.
     #[error("line {line}: {source}")]
     BadName {
@@ -106,6 +117,11 @@ impl Index {
 fn entry(line: usize, text: &[u8]) -> Result<IndexEntry, IndexParseError> {
     let name = text.rsplit(|&b| b == b'/').next().unwrap_or(text);
     let name = std::str::from_utf8(name).map_err(|_| IndexParseError::NotText { line })?;
+    if super::is_page_format_name(name) {
+        // Control characters have no place in a message.
+        let name = name.escape_default().to_string();
+        return Err(IndexParseError::PageFormat { line, name });
+    }
     let name = name.parse().map_err(|source| IndexParseError::BadName { line, source })?;
     Ok(IndexEntry { line, path: PathBuf::from(OsStr::from_bytes(text)), name })
 }

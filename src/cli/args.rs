@@ -11,7 +11,8 @@ use crate::segment::SourceName;
 #[command(name = "binlog-archiver", version, max_term_width = 100)]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 something is missing or cannot be \
-                        verified, 5 another writer, 7 state does not decode."
+                        verified, 5 another writer, 7 state does not decode. inspect: 1 damaged, not a \
+                        binlog or unreadable, 3 encrypted."
 )]
 pub(super) struct Args {
     /// Configuration file [default: /etc/binlog-archiver/config.toml]
@@ -74,6 +75,8 @@ pub(super) enum Command {
         json: bool,
     },
     /// Read binlog files whole and say what they hold; needs no configuration
+    #[command(after_help = "Exit codes: 0 sound, or not closed by its server; 1 damaged, not a \
+                            binlog, or unreadable; 3 encrypted. The worst of several files counts.")]
     Inspect {
         /// Files to read
         #[arg(required = true, value_name = "FILE")]
@@ -136,12 +139,16 @@ impl Args {
     /// The log filter where none is given.
     pub(super) const fn default_log(&self) -> &'static str {
         match &self.command {
-            Command::Run { once: false, .. } => "info",
+            Command::Run { once: false, .. } => {
+                "info,aws_config=error,aws_runtime=error,aws_smithy_runtime=error,aws_sdk_s3=error"
+            }
             Command::Run { .. }
             | Command::Status { .. }
             | Command::Inspect { .. }
             | Command::Verify { .. }
-            | Command::Config { .. } => "warn",
+            | Command::Config { .. } => {
+                "warn,aws_config=error,aws_runtime=error,aws_smithy_runtime=error,aws_sdk_s3=error"
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::command::{
     self, CommandError, Exit, Report, RunFlags, StatusFlags, StoreFlags, VerifyFlags,
 };
 use crate::pipeline::Mode;
-use args::{Args, Command, ConfigCommand, Format};
+use args::{Args, Command, ConfigCommand, Format, LogFormat};
 
 /// Runs the program.
 #[must_use]
@@ -31,9 +31,12 @@ pub fn main() -> ExitCode {
         }
     };
     logging::init(&args);
+    let log = args.log_format;
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&CommandError::failed(format!("start the runtime: {error}"))),
+        Err(error) => {
+            return fail(log, &CommandError::failed(format!("start the runtime: {error}")));
+        }
     };
     let json = args.json();
     let code = match runtime.block_on(dispatch(args)) {
@@ -42,9 +45,9 @@ pub fn main() -> ExitCode {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 ExitCode::from(report.exit().code())
             }
-            Err(error) => fail(&CommandError::failed(format!("write the report: {error}"))),
+            Err(error) => fail(log, &CommandError::failed(format!("write the report: {error}"))),
         },
-        Err(error) => fail(&error),
+        Err(error) => fail(log, &error),
     };
     // A read of a large file may still run; nothing waits for it.
     runtime.shutdown_background();
@@ -98,12 +101,29 @@ fn show(report: &dyn Report, json: Format) -> io::Result<()> {
     out.flush()
 }
 
-fn fail(error: &CommandError) -> ExitCode {
+fn fail(log: LogFormat, error: &CommandError) -> ExitCode {
+    match log {
+        // Whoever reads the log by program reads this line too.
+        LogFormat::Json if tracing::enabled!(tracing::Level::ERROR) => {
+            tracing::error!(code = error.exit.code(), "{}", error.message);
+        }
+        // A filter that leaves errors out does not make a failure silent.
+        LogFormat::Json => {
+            let (level, code) = ("ERROR", error.exit.code());
+            let line =
+                serde_json::json!({ "level": level, "message": error.message, "code": code });
+            drop(writeln!(io::stderr(), "{line}"));
+        }
+        LogFormat::Human => print_error(error),
+    }
+    ExitCode::from(error.exit.code())
+}
+
+fn print_error(error: &CommandError) {
     let mut err = io::stderr().lock();
     let (red, plain) =
         if io::stderr().is_terminal() { ("\u{1b}[31m", "\u{1b}[0m") } else { ("", "") };
     let lines: Vec<String> = error.message.lines().map(command::escape).collect();
     // Nowhere is left to complain that stderr is closed.
     drop(writeln!(err, "{red}error{plain}: {}", lines.join("\n")));
-    ExitCode::from(error.exit.code())
 }

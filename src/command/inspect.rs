@@ -1,7 +1,8 @@
 //! `inspect`: what one full read of a binlog file tells. Needs no configuration.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -70,7 +71,7 @@ struct Damage {
 pub fn inspect(files: Vec<PathBuf>) -> Result<InspectReport, CommandError> {
     let mut report = InspectReport { files: Vec::new(), unreadable: Vec::new() };
     for file in files {
-        match File::open(&file).and_then(binlog::inspect) {
+        match open_regular(&file).and_then(binlog::inspect) {
             Ok(facts) => report.files.push(describe(file, facts)),
             Err(error) => {
                 report.unreadable.push(Unreadable { file, message: error.to_string() });
@@ -78,6 +79,14 @@ pub fn inspect(files: Vec<PathBuf>) -> Result<InspectReport, CommandError> {
         }
     }
     Ok(report)
+}
+
+/// Opening a pipe would wait for its writer, and a device may have no end.
+fn open_regular(path: &Path) -> io::Result<File> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    File::open(path)
 }
 
 fn describe(file: PathBuf, facts: Inspection) -> Inspected {

@@ -28,7 +28,7 @@ pub struct VerifyReport {
     checked: u64,
     /// Below the floor: expired by the bucket's lifecycle.
     expired: u64,
-    /// Being uploaded by a live daemon.
+    /// A live daemon may still archive them.
     in_flight: u64,
     /// Whether every payload was read.
     deep: bool,
@@ -111,9 +111,13 @@ impl Report for VerifyReport {
             out.push_str(&format!(", {} expired below the floor", self.expired));
         }
         if self.in_flight > 0 {
-            out.push_str(&format!(", {} being uploaded now", self.in_flight));
+            out.push_str(&format!(", {} in flight", self.in_flight));
+        }
+        if self.checked == 0 {
+            out.push_str(", NOTHING IS COMMITTED: no manifest was found");
         }
         out.push_str(&match self.problems.len() {
+            0 if self.checked == 0 => "\n".to_owned(),
             0 => ", no problem found\n".to_owned(),
             1 => ", 1 PROBLEM\n".to_owned(),
             count => format!(", {count} PROBLEMS\n"),

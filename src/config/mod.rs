@@ -70,7 +70,7 @@ impl Config {
     ///
     /// When the file cannot be read, or anything in it is wrong.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
+        let text = read_regular(path)
             .map_err(|error| ConfigError::Read { path: path.to_owned(), error })?;
         Self::parse(&text, path)
     }
@@ -89,6 +89,15 @@ impl Config {
             Some(_) | None => Err(ConfigError::Invalid { path: path.to_owned(), problems }),
         }
     }
+}
+
+/// Opening a pipe would wait for its writer, and a device may have no end.
+fn read_regular(path: &Path) -> std::io::Result<String> {
+    if !std::fs::metadata(path)?.is_file() {
+        let message = "not a regular file";
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, message));
+    }
+    std::fs::read_to_string(path)
 }
 
 /// Why there is no configuration.

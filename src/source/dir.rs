@@ -198,6 +198,7 @@ fn parse_error(path: PathBuf, source: IndexParseError, waited_ms: u64) -> IndexE
     match source {
         IndexParseError::Torn { line } => IndexError::Torn { path, line, waited_ms },
         source @ (IndexParseError::NotText { .. }
+        | IndexParseError::PageFormat { .. }
         | IndexParseError::BadName { .. }
         | IndexParseError::Repeated { .. }
         | IndexParseError::OutOfOrder { .. }) => IndexError::BadLine { path, source },
@@ -214,6 +215,9 @@ fn look(paths: &SourcePaths) -> Look {
                 Ok(Located::Found(path)) => path,
                 Ok(Located::Absent { crash_safe }) => {
                     return Look::Absent { path: dir, crash_safe };
+                }
+                Ok(Located::PageFormat(path)) => {
+                    return Look::Fatal(IndexError::PageFormat { path });
                 }
                 Ok(Located::Ambiguous(candidates)) => {
                     return Look::Fatal(IndexError::Ambiguous { dir, candidates });

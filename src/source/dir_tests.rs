@@ -83,6 +83,40 @@ async fn a_relay_log_index_is_passed_over_by_its_flag_or_its_name() {
 }
 
 #[tokio::test]
+async fn mariadb_page_files_are_refused_by_name() {
+    let dir = Dir::new();
+    fs::write(dir.path("binlog-000000.ibb"), b"pages").unwrap();
+    let error = dir.source(1000).read_index().await.unwrap_err();
+    assert!(matches!(error, IndexError::PageFormat { .. }), "{error}");
+    let error = error.to_string();
+    assert!(error.contains("binlog-000000.ibb") && error.contains("InnoDB pages"), "{error}");
+    assert!(error.contains("without binlog_storage_engine"), "{error}");
+
+    // An index from before is followed only where the server went back to it.
+    let index = dir.path("binlog.index");
+    fs::write(&index, dir.segments("binlog", 1..=1)).unwrap();
+    let later = std::time::SystemTime::now() + Duration::from_secs(60);
+    let touch = |path: &Path, at| {
+        fs::File::options().write(true).open(path).unwrap().set_modified(at).unwrap();
+    };
+    touch(&dir.path("binlog-000000.ibb"), later);
+    let error = dir.source(1000).read_index().await.unwrap_err();
+    assert!(matches!(error, IndexError::PageFormat { .. }), "{error}");
+    touch(&index, later + Duration::from_secs(1));
+    assert_eq!(dir.source(1000).read_index().await.unwrap().path, index);
+
+    // An index that lists them.
+    fs::write(&index, "./binlog-000000.ibb\n").unwrap();
+    touch(&index, later + Duration::from_secs(1));
+    let mut paths = dir.source(1).paths().clone();
+    paths.index = Some(index);
+    let source = SourceDir::new(paths, Arc::new(RealClock::new()));
+    let error = source.with_patience(Duration::from_millis(20)).read_index().await.unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("line 1: binlog-000000.ibb is MariaDB's binlog in InnoDB"), "{error}");
+}
+
+#[tokio::test]
 async fn two_candidates_are_named_and_neither_is_taken() {
     let dir = Dir::new();
     fs::write(dir.path("a.index"), dir.segments("a", 1..=1)).unwrap();

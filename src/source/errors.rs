@@ -56,6 +56,16 @@ pub enum IndexError {
         /// How long it was looked at.
         waited_ms: u64,
     },
+    /// The server writes its binlog into InnoDB pages.
+    #[error(
+        "{} is MariaDB's binlog in InnoDB pages, which cannot be archived; start the server without \
+         binlog_storage_engine, so that it writes its binlog as files, and remove the .ibb files",
+        path.display()
+    )]
+    PageFormat {
+        /// One of its files.
+        path: PathBuf,
+    },
     /// More than one file could be the index.
     #[error("more than one binlog index in {}: {}; set source.index to the right one", dir.display(), list(candidates))]
     Ambiguous {
@@ -97,6 +107,7 @@ impl IndexError {
             | Self::Torn { path, .. }
             | Self::BadLine { path, .. }
             | Self::Unsettled { path, .. }
+            | Self::PageFormat { path }
             | Self::Unreadable { path, .. } => path,
             Self::Ambiguous { dir, .. } => dir,
         }

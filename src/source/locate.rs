@@ -6,8 +6,10 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::binlog::index::{Index, IndexParseError};
+use crate::binlog::is_page_format_name;
 use crate::sys::{ReadError, read_limited};
 
 /// Lines of 300 bytes for 200,000 segments; no index is longer.
@@ -28,6 +30,8 @@ pub(super) enum Located {
     Found(PathBuf),
     /// None at this moment.
     Absent { crash_safe: bool },
+    /// The server writes its binlog into InnoDB pages; this is one of the files.
+    PageFormat(PathBuf),
     /// More than one.
     Ambiguous(Vec<PathBuf>),
     /// None is sure, and this one cannot be judged as it stands.
@@ -46,10 +50,16 @@ pub(super) fn locate(dir: &Path) -> io::Result<Located> {
     let mut found = Vec::new();
     let mut undecided = None;
     let mut crash_safe = false;
+    let mut page_format = None;
     for entry in std::fs::read_dir(dir)? {
         let name = entry?.file_name();
         let bytes = name.as_encoded_bytes();
         crash_safe |= bytes.ends_with(CRASH_SAFE_SUFFIX.as_bytes());
+        if name.to_str().is_some_and(is_page_format_name) {
+            let path = dir.join(&name);
+            page_format = page_format.max(Some((written(&path), path)));
+            continue;
+        }
         if !bytes.ends_with(b".index") {
             continue;
         }
@@ -61,6 +71,12 @@ pub(super) fn locate(dir: &Path) -> io::Result<Located> {
         }
     }
     found.sort();
+    // An index that the server touched later is that of a server that went back to files.
+    if let Some((at, path)) = page_format
+        && found.iter().all(|index| written(index) < at)
+    {
+        return Ok(Located::PageFormat(path));
+    }
     Ok(match (found.pop(), undecided) {
         (Some(path), _) if found.is_empty() => Located::Found(path),
         (Some(path), _) => {
@@ -70,6 +86,11 @@ pub(super) fn locate(dir: &Path) -> io::Result<Located> {
         (None, Some((path, why))) => Located::Undecided { path, why },
         (None, None) => Located::Absent { crash_safe },
     })
+}
+
+/// When a file was last written to; nothing for one that is gone.
+fn written(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|facts| facts.modified()).ok()
 }
 
 /// Whether MySQL's replacement of this index lies there unrenamed.

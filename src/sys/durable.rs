@@ -117,9 +117,14 @@ impl StateDir {
     pub fn write_atomic(&self, path: &Path, bytes: &[u8]) -> Result<(), StateWriteError> {
         let (folder_path, folder) = self.open_folder_of(path)?;
         let mut file = self.step(Step::OpenFile, path, || {
-            tempfile::Builder::new().prefix(TEMP_PREFIX).tempfile_in(&folder_path)
+            // Opened and written here: `tempfile`'s own ways replace the system's error by one
+            // that has no number any more, and EIO could not be told from others.
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600);
+            let open = |path: &Path| options.open(path);
+            tempfile::Builder::new().prefix(TEMP_PREFIX).make_in(&folder_path, open)
         })?;
-        self.step(Step::Write, path, || file.write_all(bytes))?;
+        self.step(Step::Write, path, || file.as_file_mut().write_all(bytes))?;
         self.step(Step::SyncFile, path, || file.as_file().sync_all())?;
         self.step(Step::Rename, path, || file.persist(path).map_err(|failed| failed.error))?;
         self.step(Step::SyncFolder, &folder_path, || folder.sync_all())

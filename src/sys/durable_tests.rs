@@ -199,3 +199,19 @@ fn a_full_file_system_is_told_from_a_broken_one() {
     assert!(matches!(error, StateWriteError::Full { .. }), "{error}");
     assert_eq!(state.poisoned(), None);
 }
+
+#[test]
+fn the_errors_of_a_real_folder_keep_their_number() {
+    let (_dir, state) = open();
+    let gone = state.root().join("gone");
+    fs::create_dir(&gone).unwrap();
+    let hook: Hook = {
+        let gone = gone.clone();
+        Arc::new(move |step, _| if step == Step::OpenFile { fs::remove_dir(&gone) } else { Ok(()) })
+    };
+    let state = state.with_hook(hook);
+    let failed = state.write_atomic(&gone.join("f"), b"x").unwrap_err();
+    let StateWriteError::Refused { source, .. } = failed else { panic!("{failed:?}") };
+    assert_eq!(source.raw_os_error(), Some(Errno::NOENT.raw_os_error()));
+    assert_eq!(state.poisoned(), None);
+}

@@ -258,6 +258,34 @@ fn damage_is_found(site: Site) {
         site.put(&gone.key, &objects[&gone.key]);
     }
 
+    // Manifest and payload both removed: nothing tells of it but what lies around it.
+    let remove = |at: usize| {
+        site.delete(&manifests[at].key);
+        site.delete(manifests[at].payload());
+    };
+    let bring_back = |at: usize| {
+        site.put(&manifests[at].key, &objects[&manifests[at].key]);
+        site.put(manifests[at].payload(), &objects[manifests[at].payload()]);
+    };
+    remove(2);
+    finds(&site, &[], &["manifest-missing 0000000003"]);
+    let detail = &site.verify(&["--json"]).json()["problems"][0]["detail"];
+    let detail = detail.as_str().unwrap().to_owned();
+    assert!(detail.contains("between binlog.000002 and binlog.000004"), "{detail}");
+    assert!(detail.contains(manifests[2].text("added")), "{detail}");
+    remove(3);
+    finds(&site, &["--deep"], &["manifest-missing 0000000003-0000000004"]);
+    remove(0);
+    bring_back(3);
+    let both = ["manifest-missing 0000000001", "manifest-missing 0000000003"];
+    finds(&site, &["--deep"], &both);
+    // With a payload left, it is told of once.
+    site.put(payload, &objects[payload]);
+    finds(&site, &["--deep"], &both);
+    bring_back(0);
+    bring_back(2);
+    finds(&site, &["--deep"], &[]);
+
     // A manifest that is another's, and one that does not decode.
     site.put(&manifests[3].key, &objects[&manifests[1].key]);
     finds(&site, &["--deep"], &["damaged 0000000004"]);
@@ -331,6 +359,23 @@ fn an_incarnation_without_its_record_is_never_passed_over() {
     assert!(!report["problems"].as_array().unwrap().is_empty());
 }
 
+#[test]
+fn an_archive_without_a_single_manifest_is_not_called_fine() {
+    let site = Site::folder();
+    site.show(&fixture("mysql97-basic"));
+    site.once().expect_code(0);
+    for manifest in site.manifests() {
+        site.delete(&manifest.key);
+    }
+    let ran = site.verify(&[]).expect_code(3);
+    assert!(ran.stdout.contains("NOTHING IS COMMITTED: no manifest was found"), "{}", ran.stdout);
+    assert_eq!(problems(&site.verify(&["--json"]).json()).len(), 6);
+    std::fs::remove_dir_all(site.workspace.join("archive/payloads")).unwrap();
+    let ran = site.verify(&[]).expect_code(0);
+    assert!(ran.stdout.contains("NOTHING IS COMMITTED"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("no problem"), "{}", ran.stdout);
+}
+
 /// `mysql97-basic` with its third segment in another shape.
 fn with_third(site: &Site, variant: &Path) {
     site.show(&fixture("mysql97-basic"));
@@ -371,7 +416,7 @@ fn a_damaged_segment_stops_the_cursor_and_nothing_else() {
         let status = site.status();
         assert_eq!(status["cursor"]["segment"].as_str(), Some("binlog.000002"), "{name}");
         assert_eq!(status["pending"][0]["segment"].as_str(), Some("binlog.000003"), "{name}");
-        site.verify(&["--deep"]).expect_code(0);
+        finds(&site, &["--deep"], &["manifest-missing 0000000003"]);
 
         // The server purges it: now nothing here will ever bring it.
         site.list(&["binlog.000005", "binlog.000006", "binlog.000007"]);

@@ -431,3 +431,65 @@ fn names_from_files_reach_a_terminal_escaped() {
     assert!(!ran.stdout.contains('\u{1b}'));
     assert!(Path::new(&evil).exists());
 }
+
+#[test]
+fn what_is_no_regular_file_is_an_error_and_never_waited_for() {
+    let workspace = Workspace::new();
+    let pipe = workspace.join("pipe");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+    for path in [pipe.as_path(), Path::new("/dev/zero"), workspace.path()] {
+        let path = path.to_str().unwrap();
+        let ran = workspace.run(&["inspect", path]).expect_code(1);
+        assert!(ran.stdout.contains("not a regular file"), "{path}: {}", ran.stdout);
+        let ran = workspace.run(&["config", "check", "--config", path]);
+        assert!(ran.stderr.contains("not a regular file"), "{path}: {}", ran.stderr);
+        assert_ne!(ran.code, 0, "{path}");
+    }
+}
+
+#[test]
+fn a_failing_run_with_a_json_log_ends_with_a_json_line() {
+    let site = Site::folder();
+    for command in [&["run", "--once"][..], &["run", "--once", "--log", "off"], &["verify"]] {
+        let ran = site.workspace.run(&[command, &["--log-format", "json"]].concat()).expect_code(1);
+        let lines: Vec<Value> =
+            ran.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let last = lines.last().unwrap();
+        assert_eq!(last["level"], json!("ERROR"), "{last}");
+        assert!(!last["message"].as_str().unwrap().is_empty(), "{last}");
+    }
+}
+
+#[test]
+fn after_a_reset_that_no_daemon_has_seen_nothing_on_disk_counts_as_archived() {
+    let site = Site::folder();
+    site.show(&fixture("mysql97-reset/before"));
+    site.once().expect_code(0);
+    assert_eq!(site.status()["pending_total"], json!(0));
+    assert_eq!(site.status()["lag_seconds"], json!(0));
+    site.show(&fixture("mysql97-reset"));
+    let path = site.binlog("binlog.000001");
+    let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(hour_ago).unwrap();
+    let status = site.status();
+    assert_eq!(status["pending_total"], json!(2), "{status}");
+    for pending in status["pending"].as_array().unwrap() {
+        assert_eq!(pending["incarnation"], Value::Null, "{status}");
+        assert_eq!(pending["state"], json!("closed"), "{status}");
+    }
+    let lag = status["lag_seconds"].as_u64().unwrap();
+    assert!((3600..3700).contains(&lag), "{lag}");
+
+    // What is listed and cannot be read is held, and says why.
+    std::fs::remove_file(&path).unwrap();
+    let second = site.binlog("binlog.000002");
+    std::fs::remove_file(&second).unwrap();
+    std::fs::create_dir(&second).unwrap();
+    let status = site.status();
+    for (at, why) in [(0, "not there"), (1, "not a regular file")] {
+        let pending = &status["pending"][at];
+        assert_eq!(pending["state"], json!("held"), "{status}");
+        assert!(pending["error"].as_str().unwrap().contains(why), "{status}");
+    }
+}
