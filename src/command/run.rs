@@ -56,12 +56,13 @@ pub async fn run(
     watcher: Option<Watcher>,
 ) -> Result<RunReport, CommandError> {
     let config = load_config(path)?;
+    // Before anything that a stop would have to undo.
+    let mut signals = Signals::listen()
+        .map_err(|error| CommandError::failed(format!("listen for signals: {error}")))?;
     let state = StateDir::open(&config.state.dir)?;
     let settings = settings(&config, flags)?;
     let mode = flags.mode;
     let stop = CancellationToken::new();
-    let mut signals = Signals::listen()
-        .map_err(|error| CommandError::failed(format!("listen for signals: {error}")))?;
     let (publish, snapshots) = watch::channel(None);
     let mut beside = JoinSet::new();
     let stopper = stop.clone();

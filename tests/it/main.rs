@@ -16,6 +16,7 @@ mod archive;
 mod binlog;
 mod cli;
 mod common;
+mod cursor;
 mod daemon;
 mod harness;
 mod incarnations;
