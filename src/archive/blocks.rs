@@ -185,34 +185,11 @@ fn decode(bytes: &[u8]) -> Result<Vec<(Manifest, Option<String>)>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::archive::sample;
     use crate::store::{LocalStore, Store};
 
     fn incarnation() -> Incarnation {
         "0001-0a1b2c3d".parse().unwrap()
-    }
-
-    fn manifest(number: u64) -> Value {
-        let digest = "ab".repeat(32);
-        let uuid = "eb72e049-ecfc-11f1-a991-02fc00000001";
-        let previous = if number == 1 { String::new() } else { format!("{uuid}:1-{}", number - 1) };
-        serde_json::json!({
-            "format": 1, "source": "db1", "incarnation": incarnation(), "writer_id": "w",
-            "segment": format!("binlog.{number:06}"), "number": number, "listed_after": null,
-            "size": 100, "digest": digest, "digest_body": null, "head": digest, "key_id": null,
-            "payload": {
-                "key": format!("payloads/db1/0001-0a1b2c3d/{number:010}-{}.binlog", "ab".repeat(16)),
-                "size": 100, "digest": digest, "etag": "e", "version_id": null,
-                "encoding": "identity", "encoder": null, "part_size": null,
-                "proof": "verified", "create": "atomic",
-            },
-            "flavor": "mysql", "server_version": "9.7.4", "server_uuid": uuid, "checksum": "crc32",
-            "previous": previous, "added": format!("{uuid}:{number}"),
-            "previous_hash": null, "after_hash": null, "readable": true, "transactions": 1,
-            "anonymous_transactions": 0, "events": 5, "incidents": 0, "first_event_at": null,
-            "last_event_at": null, "last_commit_at": null, "created_at_startup": false,
-            "in_use": false, "ending": "rotate", "next_segment": format!("binlog.{:06}", number + 1),
-            "sealed": "closed", "archived_at": "2026-01-01T00:00:00Z", "archiver_version": "0.1.0",
-        })
     }
 
     async fn archive(root: &std::path::Path, numbers: std::ops::RangeInclusive<u64>) -> Archive {
@@ -220,7 +197,7 @@ mod tests {
         let source = "db1".parse().unwrap();
         for number in numbers {
             let key = layout::manifest(&source, &incarnation(), SegmentNumber(number));
-            let bytes = serde_json::to_vec(&manifest(number)).unwrap();
+            let bytes = serde_json::to_vec(&sample::value(number)).unwrap();
             let digest = store::digest_of(&bytes);
             store.put(&key, bytes.into(), &digest, PutMode::Create).await.unwrap();
         }
@@ -256,7 +233,7 @@ mod tests {
         let source = archive.source().clone();
         // Somebody replaced a manifest behind our back: the catalog must not hide it.
         let key = layout::manifest(&source, &incarnation(), SegmentNumber(500));
-        let mut other = manifest(500);
+        let mut other = sample::value(500);
         other["writer_id"] = "somebody".into();
         let bytes = serde_json::to_vec(&other).unwrap();
         let digest = store::digest_of(&bytes);

@@ -177,12 +177,6 @@ impl Chain {
         self.unverified
     }
 
-    /// The committed segment nearest below `number`, at or beyond the frontier.
-    #[must_use]
-    pub fn below(&self, number: SegmentNumber) -> Option<&Arc<Manifest>> {
-        self.entries.range(..number).next_back().map(|(_, manifest)| manifest)
-    }
-
     /// What lies beyond the frontier: runs of segments that follow each other, and the gaps before
     /// them. Whether a gap is a hole or only not archived yet is for the caller, who knows what is
     /// waiting.
